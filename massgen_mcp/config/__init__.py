@@ -1,0 +1,1 @@
+"""YAML at the door: validated, trusted or refused, turned into frozen values."""

@@ -1,0 +1,1 @@
+"""The refine-and-vote protocol as pure functions over frozen data."""

@@ -1,0 +1,1 @@
+"""The shell that waits: turns, model calls, clocks, budget."""

@@ -1,0 +1,1 @@
+"""Starting the worker of a run, here or detached."""

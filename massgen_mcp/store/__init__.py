@@ -1,0 +1,1 @@
+"""Where runs live: on disk, or in memory."""

@@ -1,0 +1,1 @@
+"""Agents' folders, snapshots of answers, checks."""
