@@ -1,0 +1,456 @@
+"""The use cases: start, look at, steer and end runs. The server and the command line are its clients.
+
+Everything here works on files that a run's worker also works on; nothing is kept in memory, so any
+number of clients can come and go.
+"""
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal, cast
+
+import anyio
+import anyio.to_thread
+
+from massgen_mcp.config.keys import require_keys
+from massgen_mcp.coordination.events import CancelAsked, FinishAsked
+from massgen_mcp.coordination.state import current_answers
+from massgen_mcp.engine.ending import end_without_worker, mark_interrupted
+from massgen_mcp.engine.history import read_history
+from massgen_mcp.engine.play import Play
+from massgen_mcp.errors import (
+    MassGenError,
+    RunFinal,
+    RunHeld,
+    RunNotFound,
+    StoreError,
+    UsageError,
+)
+from massgen_mcp.interfaces import (
+    Earlier,
+    EarlierAnswer,
+    Home,
+    Launcher,
+    Letter,
+    RunSpec,
+    Settings,
+)
+from massgen_mcp.launch.detached import DetachedLauncher
+from massgen_mcp.launch.surroundings import disk_world, read_spec
+from massgen_mcp.messages import JsonObject
+from massgen_mcp.store.codec import encode_spec
+from massgen_mcp.store.disk import DiskStore
+from massgen_mcp.store.lease import DiskLease
+from massgen_mcp.store.mailbox import DiskMailbox
+from massgen_mcp.store.status import preview, timestamp
+
+Ask = Literal["terminal", "host", "nobody"]
+
+QUEUED_SECONDS = 5.0
+"""A run without a worker that is younger than this is taken to be about to get one."""
+
+POLL_SECONDS = 0.2
+"""How often a waiting client looks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A run that was started, resumed or found; `next` says what to do now."""
+
+    run_id: str
+    state: str
+    status_file: str
+    next: str
+    warnings: tuple[str, ...] = ()
+
+
+class App:
+    """The runs of one home."""
+
+    def __init__(self, home: Home, launcher: Launcher | None = None) -> None:
+        self._home = home
+        self._store = DiskStore(home)
+        self._lease = DiskLease(home)
+        self._mailbox = DiskMailbox(home)
+        self._launcher = launcher or DetachedLauncher(home, self._lease)
+
+    def start(
+        self,
+        task: str,
+        settings: Settings,
+        *,
+        ask: Ask = "nobody",
+        request_id: str | None = None,
+        continue_from: str | None = None,
+        directory: str = "",
+    ) -> Started:
+        """Create a run and set a detached worker on it. The same `request_id` gives the same run."""
+        started = self.create(
+            task,
+            settings,
+            ask=ask,
+            request_id=request_id,
+            continue_from=continue_from,
+            directory=directory,
+        )
+        if started.state in {"queued", "interrupted"}:
+            try:
+                self._launcher.launch(started.run_id)
+            except RunHeld:
+                return self._started(started.run_id, started.warnings)
+        return started
+
+    def create(
+        self,
+        task: str,
+        settings: Settings,
+        *,
+        ask: Ask = "nobody",
+        request_id: str | None = None,
+        continue_from: str | None = None,
+        directory: str = "",
+    ) -> Started:
+        """Create a run that nobody works on yet; durable when this returns."""
+        if not task.strip():
+            msg = "The task is empty. Say what the team should do."
+            raise UsageError(msg)
+        require_keys(settings, self._home, os.environ)
+        earlier = None if continue_from is None else self._hand_on(self.find(continue_from))
+        run_id = new_run_id()
+        if request_id is not None:
+            run_id = self._store.claim(request_id, run_id)
+            if self._store.get(run_id, "run.json") is not None:
+                return self._found(run_id, task)
+        seed = settings.coordination.seed
+        spec = RunSpec(
+            run_id=run_id,
+            created_at=time.time(),
+            task=task,
+            settings=settings,
+            seed=secrets.randbits(32) if seed is None else seed,
+            ask=ask,
+            directory=directory,
+            earlier=earlier,
+        )
+        self._store.put(run_id, "run.json", encode_spec(spec))
+        if earlier is not None:
+            self._hand_files_on(spec, earlier)
+        return Started(
+            run_id=run_id,
+            state="queued",
+            status_file=str(self._home.runs / run_id / "status.json"),
+            next=f"Wait: massgen-mcp wait {run_id}",
+            warnings=settings.warnings,
+        )
+
+    def _found(self, run_id: str, task: str) -> Started:
+        """The run that a request id stood for already."""
+        if read_spec(self._store, run_id).task != task:
+            msg = (
+                f"This request_id belongs to the run {run_id}, which has another task. Use a new "
+                "request_id for a new task."
+            )
+            raise UsageError(msg)
+        return self._started(run_id, ())
+
+    def _started(self, run_id: str, warnings: tuple[str, ...]) -> Started:
+        status = self.status(run_id)
+        return Started(
+            run_id=run_id,
+            state=str(status["state"]),
+            status_file=str(self._home.runs / run_id / "status.json"),
+            next=str(status["next"]),
+            warnings=warnings,
+        )
+
+    def _hand_on(self, run_id: str) -> Earlier:
+        """What a run hands on to one that continues it."""
+        if self._lease.is_held(run_id):
+            msg = f"{run_id} is still at work. Wait for it, or cancel it, then continue from it."
+            raise UsageError(msg)
+        spec = read_spec(self._store, run_id)
+        state = read_history(self._store, spec).state
+        status = self.status(run_id)
+        outcome = cast("JsonObject | None", status["outcome"])
+        winner = None if outcome is None else outcome["winner_label"]
+        return Earlier(
+            run_id=run_id,
+            task=spec.task,
+            answers=tuple(
+                EarlierAnswer(
+                    label=answer.label,
+                    model=answer.model,
+                    content=answer.content
+                    if answer.label != winner or state.final_text is None
+                    else state.final_text,
+                    is_winner=answer.label == winner,
+                )
+                for answer in current_answers(state)
+            ),
+        )
+
+    def _hand_files_on(self, spec: RunSpec, earlier: Earlier) -> None:
+        del spec, earlier
+
+    async def run_here(self, run_id: str, on_text: Callable[[str, str], None]) -> None:
+        """Play the run in this process to its end; `on_text` hears (label, piece of text)."""
+        spec = read_spec(self._store, run_id)
+        world = disk_world(self._home, self._store, spec)
+        with self._lease.hold(run_id):
+            await Play(world, spec, on_text).run()
+
+    def find(self, run: str) -> str:
+        """The id of `latest`, or of the one run whose id begins so. Raises RunNotFound."""
+        ids = self._store.list()
+        if run == "latest" and ids:
+            return ids[0]
+        found = [run_id for run_id in ids if run_id == run] or [
+            run_id for run_id in ids if run and run_id.startswith(run)
+        ]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            msg = f"{run!r} fits {len(found)} runs: {', '.join(found[:5])}. Give more of the id."
+        elif ids:
+            msg = f"There is no run {run!r}. The newest are {', '.join(ids[:5])}."
+        else:
+            msg = f"There is no run {run!r}, nor any other in {self._home.runs}. Start one first."
+        raise RunNotFound(msg)
+
+    def status(self, run_id: str) -> JsonObject:
+        """`status.json`, put right if nobody works on a run that is not final."""
+        status = self._read_status(run_id)
+        if status is not None and status["is_final"] is True:
+            return status
+        if self._lease.is_held(run_id):
+            return status or self._queued(run_id)
+        # The worker may have finished between the two looks.
+        status = self._read_status(run_id)
+        if status is not None and (status["is_final"] is True or status["state"] == "interrupted"):
+            return status
+        spec = read_spec(self._store, run_id)
+        if status is None and time.time() - spec.created_at < QUEUED_SECONDS:
+            return self._queued(run_id)
+        try:
+            with self._lease.hold(run_id):
+                return mark_interrupted(disk_world(self._home, self._store, spec), spec, None)
+        except RunHeld:
+            return self._read_status(run_id) or self._queued(run_id)
+
+    def _read_status(self, run_id: str) -> JsonObject | None:
+        text = self._store.get(run_id, "status.json")
+        if text is None:
+            return None
+        try:
+            status: object = json.loads(text)
+        except ValueError:
+            return None
+        if not isinstance(status, dict) or "is_final" not in status:
+            return None
+        return cast("JsonObject", status)
+
+    def _queued(self, run_id: str) -> JsonObject:
+        spec = read_spec(self._store, run_id)
+        return {
+            "schema_version": 1,
+            "run_id": run_id,
+            "state": "queued",
+            "is_final": False,
+            "updated_at": timestamp(spec.created_at),
+            "task_preview": preview(spec.task),
+            "event_seq": 0,
+            "agents": [],
+            "tally": [],
+            "pending_approvals": [],
+            "usage": {"cost_usd": 0.0},
+            "outcome": None,
+            "next": f"Wait: massgen-mcp wait {run_id}",
+        }
+
+    def result(self, run_id: str, candidate: str | None = None) -> JsonObject:
+        """The final answer with how it was chosen, or one candidate's text."""
+        if candidate is not None:
+            return self._candidate(run_id, candidate)
+        status = self.status(run_id)
+        text = self._store.get(run_id, "result/result.json")
+        if text is None or status["is_final"] is not True:
+            msg = (
+                f"{run_id} has no result yet; it is {status['state']}. {status['next']}. Answers so "
+                f"far can be read: massgen-mcp result {run_id} --candidate LABEL"
+            )
+            raise UsageError(msg)
+        return cast("JsonObject", json.loads(text))
+
+    def _candidate(self, run_id: str, label: str) -> JsonObject:
+        for folder in ("answers", "drafts"):
+            try:
+                text = self._store.get(run_id, f"{folder}/{label}/answer.md")
+            except StoreError:
+                text = None
+            if text is not None:
+                return {"run_id": run_id, "candidate": label, "answer": text, "kept_in": folder}
+        spec = read_spec(self._store, run_id)
+        state = read_history(self._store, spec).state
+        labels = [a.label for agent in state.agents.values() for a in agent.answers]
+        msg = f"{run_id} has no answer {label!r}. It has {', '.join(labels) or 'none yet'}."
+        raise UsageError(msg)
+
+    def events(self, run_id: str, after: int = 0) -> list[JsonObject]:
+        """The journal's records after number `after`."""
+        found: list[JsonObject] = []
+        for line in self._store.read(run_id, "journal"):
+            record = cast("dict[str, object]", json.loads(line))
+            record.pop("v", None)
+            if cast("int", record["seq"]) > after:
+                found.append(cast("JsonObject", record))
+        return found
+
+    def runs(self) -> list[JsonObject]:
+        """All runs, newest first; one that cannot be read says so and hides no other."""
+        return [self._describe(run_id) for run_id in self._store.list()]
+
+    def _describe(self, run_id: str) -> JsonObject:
+        try:
+            spec = read_spec(self._store, run_id)
+            status = self.status(run_id)
+        except MassGenError as error:
+            return {
+                "run_id": run_id,
+                "state": "damaged",
+                "created_at": None,
+                "task_preview": "",
+                "cost_usd": None,
+                "error": str(error),
+            }
+        usage = cast("JsonObject", status["usage"])
+        return {
+            "run_id": run_id,
+            "state": status["state"],
+            "created_at": timestamp(spec.created_at),
+            "task_preview": status["task_preview"],
+            "cost_usd": usage["cost_usd"],
+        }
+
+    def resume(self, run_id: str) -> Started:
+        """Set a worker on a run that was interrupted; one that is at work is left to it."""
+        status = self.status(run_id)
+        if status["is_final"] is True:
+            raise _final(run_id, status)
+        read_history(self._store, read_spec(self._store, run_id))
+        try:
+            self._launcher.launch(run_id)
+        except RunHeld:
+            return self._started(run_id, ("it was at work already",))
+        return Started(
+            run_id=run_id,
+            state="running",
+            status_file=str(self._home.runs / run_id / "status.json"),
+            next=f"Wait: massgen-mcp wait {run_id}",
+        )
+
+    def cancel(self, run_id: str, by: str = "a person") -> str:
+        """Stop the run; what it has is kept. The words say what happens."""
+        return self._end(run_id, "cancel", by)
+
+    def finish(self, run_id: str, by: str = "a person") -> str:
+        """Have the best of what is there decided now. The words say what happens."""
+        return self._end(run_id, "finish", by)
+
+    def _end(self, run_id: str, kind: Literal["cancel", "finish"], by: str) -> str:
+        status = self.status(run_id)
+        if status["is_final"] is True:
+            return f"{run_id} has ended already: {status['state']}."
+        try:
+            with self._lease.hold(run_id):
+                spec = read_spec(self._store, run_id)
+                event = CancelAsked(by=by) if kind == "cancel" else FinishAsked(by=by)
+                end_without_worker(disk_world(self._home, self._store, spec), spec, event)
+        except RunHeld:
+            self._mailbox.send(run_id, Letter(id=new_letter_id(), kind=kind, by=by))
+            verb = "cancel" if kind == "cancel" else "finish"
+            return f"{run_id} was asked to {verb}; wait for it with: massgen-mcp wait {run_id}"
+        return f"{run_id} had no worker; it is {self.status(run_id)['state']} now."
+
+    def message(self, run_id: str, text: str, to: str | None = None) -> str:
+        """Say something to all agents, or to one. The words say who hears it and when."""
+        if not text.strip():
+            msg = "The message is empty. Say what the agents should know."
+            raise UsageError(msg)
+        status = self.status(run_id)
+        if status["is_final"] is True:
+            raise _final(run_id, status)
+        spec = read_spec(self._store, run_id)
+        labels = list(read_history(self._store, spec).state.agents)
+        if to is not None and labels and to not in labels:
+            msg = f"There is no {to!r} in {run_id}. Its agents are {', '.join(labels)}."
+            raise UsageError(msg)
+        self._mailbox.send(run_id, Letter(id=new_letter_id(), kind="message", text=text, to=to))
+        return _describe_delivery(str(status["state"]), to)
+
+    async def wait(self, run_id: str, timeout_seconds: float | None) -> JsonObject:
+        """The status once the run is final or interrupted, or as it stands when time is up."""
+        with anyio.move_on_after(timeout_seconds):
+            while True:
+                status = await anyio.to_thread.run_sync(self.status, run_id)
+                if status["is_final"] is True or status["state"] == "interrupted":
+                    return status
+                await anyio.sleep(POLL_SECONDS)
+        return await anyio.to_thread.run_sync(self.status, run_id)
+
+    def clean(self, older_than_seconds: float) -> list[str]:
+        """Delete runs that are older and that nobody works on; the ids that are gone."""
+        gone: list[str] = []
+        for run_id in self._store.list():
+            if self._lease.is_held(run_id) or _age_of(run_id) < older_than_seconds:
+                continue
+            self._store.remove(run_id)
+            gone.append(run_id)
+        return gone
+
+
+def _describe_delivery(state: str, to: str | None) -> str:
+    whom = to or "all agents"
+    match state:
+        case "interrupted":
+            return f"Kept for {whom}: they see it when the run is resumed."
+        case "presenting":
+            return "Sent to the agent that writes the final answer; it sees it at its next step."
+        case _ if to is None:
+            return (
+                "Sent to all agents: they see it at their next step, and votes so far are cleared."
+            )
+        case _:
+            return f"Sent to {to}: it sees it at its next step; no vote is cleared."
+
+
+def _final(run_id: str, status: JsonObject) -> RunFinal:
+    msg = (
+        f"{run_id} has ended ({status['state']}); nothing more happens in it. To go on from its "
+        f'answer, start a new run: massgen-mcp run "..." --continue {run_id}'
+    )
+    return RunFinal(msg)
+
+
+def new_run_id() -> str:
+    """An id that sorts by time and can be read out."""
+    alphabet = "abcdefghijkmnpqrstuvwxyz23456789"
+    lot = "".join(secrets.choice(alphabet) for _ in range(6))
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{lot}"
+
+
+def new_letter_id() -> str:
+    """An id for a letter, short enough to be named in a prompt."""
+    return secrets.token_hex(4)
+
+
+def _age_of(run_id: str) -> float:
+    """Seconds since the run was started, by its id; runs with odd ids count as new."""
+    try:
+        began = datetime.strptime(run_id[:15], "%Y%m%d-%H%M%S").replace(tzinfo=UTC)
+    except ValueError:
+        return 0.0
+    return time.time() - began.timestamp()

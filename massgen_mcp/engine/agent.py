@@ -1,0 +1,485 @@
+"""One turn of one agent: ask its model until it ends the turn legally, or three tries are gone."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from massgen_mcp.coordination.events import (
+    AgentRetired,
+    AnswerSubmitted,
+    NoveltyRefused,
+    PresentationFailed,
+    TurnFailed,
+    VoteCast,
+    VoteOvertaken,
+)
+from massgen_mcp.coordination.machine import Turn
+from massgen_mcp.coordination.objections import find_copied, find_equal, find_missed
+from massgen_mcp.coordination.state import (
+    Agent,
+    Balloting,
+    Coordinating,
+    News,
+    RunState,
+    current_answers,
+    newest_news,
+    vote_targets,
+)
+from massgen_mcp.engine import toolbox
+from massgen_mcp.engine.calls import call_model
+from massgen_mcp.engine.parts import Parts
+from massgen_mcp.engine.prompts import (
+    WRAP_UP,
+    View,
+    news_text,
+    system_prompt,
+    turn_prompt,
+    turn_schema,
+    turn_tools,
+)
+from massgen_mcp.engine.publishing import Publisher
+from massgen_mcp.engine.transcript import as_messages
+from massgen_mcp.errors import (
+    AuthenticationFailed,
+    ModelNotFound,
+    ProviderError,
+    WorkspaceError,
+)
+from massgen_mcp.messages import (
+    Message,
+    ModelRequest,
+    ModelResponse,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+)
+from massgen_mcp.store.codec import Replied, Said, TurnOpened
+
+TRIES = 3
+"""Illegal ends of a turn that fail it."""
+
+NEWS_PER_TURN = 2
+"""Peers' answers that are pushed into a running turn."""
+
+SAME_NOTICE = 3
+SAME_END = 6
+"""The same call with the same result: after so many a notice, after so many the turn ends."""
+
+
+class TurnOver(Exception):
+    """The turn ended, well or badly; its events are in the journal."""
+
+
+@dataclass(slots=True)
+class _Talk:
+    """Where the turn's conversation stands."""
+
+    opened: UserMessage
+    said: list[Replied | Said]
+    seen: int
+    tries: int = 0
+    tool_calls: int = 0
+    news_given: int = 0
+    heard: set[int] = field(default_factory=set[int])
+    """Places of news that were told out of order; all up to `seen` are known anyway."""
+    wrap_up_given: bool = False
+    repeats: Counter[tuple[str, str, str]] = field(default_factory=Counter[tuple[str, str, str]])
+
+    def messages(self) -> tuple[Message, ...]:
+        """All of it, as the model is sent it."""
+        return (self.opened, *as_messages(self.said))
+
+
+class AgentTurn:
+    """Plays one turn; `run` returns when the turn is over. What it does is all in the records."""
+
+    def __init__(self, parts: Parts, publisher: Publisher, turn: Turn, opening: RunState) -> None:
+        self._parts = parts
+        self._publisher = publisher
+        self._turn = turn
+        self._label = turn.agent
+        self._opening = opening
+        self._transcript = parts.transcripts[turn.agent]
+        self._spec = parts.agents[turn.agent]
+        self._progress = parts.progress[turn.agent]
+
+    @property
+    def _state(self) -> RunState:
+        return self._parts.journal.state
+
+    @property
+    def _agent(self) -> Agent:
+        return self._state.agents[self._label]
+
+    async def run(self) -> None:
+        """Play the turn to its end. Raises StoreError."""
+        try:
+            talk = await self._open()
+            if talk.said and isinstance(talk.said[-1], Replied):
+                await self._act_on(talk, talk.said[-1].response)
+            while True:
+                response = await self._ask(talk)
+                await self._act_on(talk, response)
+        except TurnOver:
+            return
+        except (AuthenticationFailed, ModelNotFound) as error:
+            self._progress.error = str(error)
+            retired = AgentRetired(agent=self._label, reason=str(error))
+            await self._parts.journal.try_append(retired)
+        except ProviderError as error:
+            self._progress.error = str(error)
+            await self._fail(str(error))
+
+    async def _open(self) -> _Talk:
+        """Begin the turn, or take it up where its transcript ends."""
+        number = self._turn.number
+        if self._transcript.opening(number) is None:
+            self._transcript.forget_before(number)
+            seq = self._parts.journal.durable_seq
+            await self._transcript.write(TurnOpened(turn=number, seq=seq))
+        agent = self._opening.agents[self._label]
+        prompt = turn_prompt(self._parts.spec, self._opening, agent, number, self._turn.phase)
+        said = self._transcript.conversation(number)
+        seen = newest_news(self._opening, self._label)
+        talk = _Talk(opened=UserMessage(text=prompt), said=said, seen=seen)
+        for record in said:
+            if isinstance(record, Said):
+                talk.seen = record.seen
+                talk.tries += record.is_try
+                if isinstance(record.message, ToolMessage):
+                    talk.tool_calls += len(record.message.results)
+        return talk
+
+    async def _ask(self, talk: _Talk) -> ModelResponse:
+        request = self._request(talk)
+        response = await call_model(self._parts, request)
+        talk.said.append(
+            Replied(turn=self._turn.number, call=request.call, response=response, cost_usd=None)
+        )
+        self._progress.move(forward=True)
+        return response
+
+    def _request(self, talk: _Talk) -> ModelRequest:
+        state, agent, phase = self._state, self._agent, self._turn.phase
+        json_style = self._spec.tool_style == "json_schema"
+        targets = self._shown_targets(talk)
+        configured = self._spec.options.get("max_output_tokens")
+        bound = configured if isinstance(configured, int) else None
+        return ModelRequest(
+            agent=self._label,
+            turn=self._turn.number,
+            call=self._transcript.replies + 1,
+            phase=phase,
+            system=system_prompt(self._parts.spec, state, agent, json_style=json_style),
+            messages=talk.messages(),
+            tools=() if json_style else turn_tools(state, agent, phase, targets),
+            schema=turn_schema(state, agent, phase, targets) if json_style else None,
+            max_output_tokens=self._parts.budget.output_bound(self._label, bound),
+        )
+
+    def _shown_targets(self, talk: _Talk) -> list[str]:
+        """Whom the agent may vote for, among those whose answers it has been shown."""
+        state = self._state
+        shown = {news.author for news in state.news[: talk.seen] if news.is_answer}
+        return [target for target in vote_targets(state, self._agent) if target in shown]
+
+    async def _act_on(self, talk: _Talk, response: ModelResponse) -> None:
+        calls = toolbox.calls_of(response)
+        terminal = [call for call in calls if toolbox.is_terminal(call)]
+        if not calls:
+            await self._refuse(talk, calls, self._words_without_call(response))
+        elif len(terminal) > 1:
+            words = "You made more than one of new_answer and vote. Make exactly one."
+            await self._refuse(talk, calls, words)
+        elif terminal:
+            await self._end(talk, calls, terminal[0])
+        else:
+            await self._read(talk, calls)
+
+    def _words_without_call(self, response: ModelResponse) -> str:
+        if not response.text.strip():
+            return "Your reply was empty. End the turn with new_answer or vote."
+        if response.stop_reason == "length":
+            return "Your reply was cut off before any call. End the turn with a shorter one."
+        return "Your reply made no call, so nobody sees it. End the turn with new_answer or vote."
+
+    async def _end(self, talk: _Talk, calls: tuple[ToolCall, ...], call: ToolCall) -> None:
+        wish = toolbox.read_wish(call)
+        match wish:
+            case toolbox.Unusable(words=words):
+                await self._refuse(talk, calls, words)
+            case toolbox.NewAnswer() if self._turn.phase == "present":
+                await self._present(talk, calls, wish)
+            case toolbox.NewAnswer():
+                await self._submit(talk, calls, wish)
+            case toolbox.VoteWish():
+                await self._vote(talk, calls, wish)
+
+    async def _write_files(self, wish: toolbox.NewAnswer) -> str | None:
+        """Put the answer's files into the workspace; why not, in words for the model."""
+        if not wish.files:
+            return None
+        try:
+            await self._publisher.write(self._label, wish.files)
+        except WorkspaceError as error:
+            return str(error)
+        return None
+
+    async def _submit(
+        self, talk: _Talk, calls: tuple[ToolCall, ...], wish: toolbox.NewAnswer
+    ) -> None:
+        refusal = await self._write_files(wish)
+        if refusal is not None:
+            await self._refuse(talk, calls, refusal)
+            return
+        digest = await self._publisher.digest(self._label)
+        journal = self._parts.journal
+        agent = journal.tip.agents[self._label]
+        event = AnswerSubmitted(
+            agent=self._label,
+            turn=self._turn.number,
+            label=f"{self._label}.{agent.submissions + 1}",
+            content=wish.content,
+            files_digest=digest,
+        )
+        words = journal.objection(event)
+        if words is None:
+            if await self._publisher.publish(event):
+                raise TurnOver
+            words = "An equal answer was published while yours was being stored."
+            await self._tell(talk, calls, words, is_try=False)
+            return
+        equal = find_equal(current_answers(journal.tip), wish.content, digest)
+        if equal is not None and equal.news > talk.seen:
+            await self._tell(talk, calls, words, is_try=False)
+            return
+        copied = find_copied(journal.tip, self._label, wish.content, digest)
+        if equal is None and copied is not None and wish.content.strip():
+            refused = NoveltyRefused(agent=self._label, turn=self._turn.number, like=copied.label)
+            await journal.try_append(refused)
+        await self._refuse(talk, calls, words)
+
+    async def _vote(self, talk: _Talk, calls: tuple[ToolCall, ...], wish: toolbox.VoteWish) -> None:
+        journal = self._parts.journal
+        state = journal.tip
+        target, version = toolbox.name_agent(state, wish.target)
+        is_ballot = isinstance(state.phase, Balloting)
+        missed = None if is_ballot else find_missed(state, self._label, talk.seen)
+        current = state.agents[target].answer if target in state.agents else None
+        if missed is None and version is not None and current and current.label != version:
+            missed = current.label
+        if missed is not None and target in vote_targets(state, state.agents[self._label]):
+            overtaken = VoteOvertaken(
+                agent=self._label, turn=self._turn.number, target=target, by=missed
+            )
+            await journal.try_append(overtaken)
+            words = (
+                f"Not counted: {missed} is newer than what you were shown. Look, then vote again."
+            )
+            await self._tell(talk, calls, words, is_try=False)
+            return
+        event = VoteCast(
+            agent=self._label,
+            turn=self._turn.number,
+            target=target,
+            answer="" if current is None else current.label,
+            reason=wish.reason,
+            runner_up=self._runner_up(state, target, wish.runner_up),
+            seen=talk.seen,
+            ballot=state.phase.number if isinstance(state.phase, Balloting) else None,
+        )
+        words = journal.objection(event)
+        if words is not None:
+            await self._refuse(talk, calls, words)
+            return
+        await journal.append(event)
+        raise TurnOver
+
+    def _runner_up(self, state: RunState, target: str, written: str | None) -> str | None:
+        """The runner-up if it is one: another agent's answer besides the one voted for."""
+        agent, _ = toolbox.name_agent(state, written or "")
+        is_other = agent not in {target, self._label}
+        has_answer = agent in state.agents and state.agents[agent].answer is not None
+        return agent if is_other and has_answer else None
+
+    async def _present(
+        self, talk: _Talk, calls: tuple[ToolCall, ...], wish: toolbox.NewAnswer
+    ) -> None:
+        if not wish.content.strip():
+            await self._refuse(talk, calls, "The final answer is empty. Write it in full.")
+            return
+        refusal = await self._write_files(wish)
+        if refusal is not None:
+            await self._refuse(talk, calls, refusal)
+            return
+        await self._publisher.present(self._label, self._turn.number, wish.content)
+        raise TurnOver
+
+    async def _read(self, talk: _Talk, calls: tuple[ToolCall, ...]) -> None:
+        """Answer calls that do not end the turn."""
+        limit = self._parts.spec.settings.limits.tool_calls_per_turn
+        view = self._view(talk)
+        results: list[ToolResult] = []
+        is_try = False
+        for call in calls:
+            talk.tool_calls += 1
+            found = toolbox.run_reading(view, call)
+            if talk.tool_calls > limit:
+                words = f"That was call {talk.tool_calls}; a turn has {limit}. End it now."
+                found, is_try = toolbox.Found(content=words, is_error=True), True
+            elif found is None:
+                words = toolbox.unknown_tool(call, self._offered(talk))
+                found, is_try = toolbox.Found(content=words, is_error=True), True
+            content = found.content + await self._note_repeat(talk, call, found.content)
+            results.append(
+                ToolResult(
+                    call_id=call.id, name=call.name, content=content, is_error=found.is_error
+                )
+            )
+        await self._say(talk, results, is_try=is_try)
+
+    async def _note_repeat(self, talk: _Talk, call: ToolCall, content: str) -> str:
+        key = (call.name, call.arguments, content)
+        talk.repeats[key] += 1
+        count = talk.repeats[key]
+        self._progress.move(forward=count == 1)
+        if count >= SAME_END:
+            await self._fail(f"loop: the same call of {call.name} {count} times, with one result")
+            raise TurnOver
+        return (
+            f"\nYou have made this call {count} times with this result."
+            if count >= SAME_NOTICE
+            else ""
+        )
+
+    def _offered(self, talk: _Talk) -> list[str]:
+        targets = self._shown_targets(talk)
+        return [t.name for t in turn_tools(self._state, self._agent, self._turn.phase, targets)]
+
+    async def _refuse(self, talk: _Talk, calls: tuple[ToolCall, ...], words: str) -> None:
+        await self._tell(talk, calls, words, is_try=True)
+
+    async def _tell(
+        self, talk: _Talk, calls: tuple[ToolCall, ...], words: str, *, is_try: bool
+    ) -> None:
+        """Answer a wish to end the turn in words, with all that is new, and ask again."""
+        await self._parts.journal.wait_until_settled()
+        missed = "" if is_try else self._missed(talk)
+        results = [
+            ToolResult(
+                call_id=call.id,
+                name=call.name,
+                content=f"{words}\n\n{missed}".rstrip(),
+                is_error=True,
+            )
+            for call in calls
+        ]
+        await self._say(talk, results, words=words, is_try=is_try)
+
+    def _missed(self, talk: _Talk) -> str:
+        """Everything that the agent has not been shown; it has, after this."""
+        current = {answer.label for answer in current_answers(self._state)}
+        fresh = [
+            news
+            for place, news in self._unheard(talk)
+            if news.name in current or not news.is_answer
+        ]
+        talk.seen = newest_news(self._state, self._label)
+        return news_text(self._view(talk), fresh)
+
+    def _unheard(self, talk: _Talk) -> list[tuple[int, News]]:
+        """News for this agent that came after what it has seen, by place."""
+        return [
+            (place, news)
+            for place, news in enumerate(self._state.news[talk.seen :], start=talk.seen + 1)
+            if news.to in {None, self._label} and place not in talk.heard
+        ]
+
+    def _view(self, talk: _Talk) -> View:
+        """What this agent may see: before its first answer, only what its turn opened with."""
+        is_first = not self._agent.answers and not self._shown_targets(talk)
+        return View(
+            state=self._opening if is_first else self._state,
+            agent=self._agent,
+            turn=self._turn.number,
+            coordination=self._parts.spec.settings.coordination,
+        )
+
+    async def _say(
+        self,
+        talk: _Talk,
+        results: list[ToolResult],
+        *,
+        words: str = "",
+        is_try: bool = False,
+    ) -> None:
+        extra = self._notices(talk)
+        if is_try:
+            talk.tries += 1
+            if talk.tries >= TRIES:
+                await self._fail(f"{TRIES} tries without a legal end; the last: {words or extra}")
+                raise TurnOver
+        printed = len(results) == 1 and results[0].call_id == "printed"
+        message: Message
+        if results and not printed:
+            last = results[-1]
+            content = f"{last.content}\n{extra}".rstrip()
+            results[-1] = ToolResult(
+                call_id=last.call_id, name=last.name, content=content, is_error=last.is_error
+            )
+            message = ToolMessage(results=tuple(results))
+        else:
+            text = results[0].content if results else words
+            message = UserMessage(text=f"{text}\n{extra}".rstrip())
+        said = Said(turn=self._turn.number, message=message, seen=talk.seen, is_try=is_try)
+        talk.said.append(said)
+        await self._transcript.write(said)
+
+    def _notices(self, talk: _Talk) -> str:
+        """The time, peers' news while there is time for it, and the call to wrap up."""
+        limits = self._parts.spec.settings.limits
+        self._parts.clocks.advance(self._parts.clock.now())
+        elapsed = self._parts.clocks.turn_elapsed(self._label, self._turn.number)
+        left = self._parts.clocks.time_left(self._label, self._turn.number)
+        parts = [f"[time: {elapsed:.0f} s of this turn used, {max(0.0, left):.0f} s left]"]
+        is_late = left <= limits.wrap_up_seconds
+        news = "" if is_late else self._news(talk)
+        if news:
+            parts.append(news)
+        if not talk.wrap_up_given and (is_late or self._parts.clocks.is_straggling(self._label)):
+            talk.wrap_up_given = True
+            parts.append(WRAP_UP)
+        return "\n".join(parts)
+
+    def _news(self, talk: _Talk) -> str:
+        """Messages, and peers' answers where the agent may hear of them, not heard before."""
+        state = self._state
+        coordinates = isinstance(state.phase, Coordinating)
+        injects = self._parts.spec.settings.coordination.peer_updates == "inject"
+        may_hear = coordinates and injects and bool(self._agent.answers)
+        current = {answer.label for answer in current_answers(state)}
+        told: list[News] = []
+        is_complete = True
+        for place, news in self._unheard(talk):
+            if not news.is_answer:
+                talk.heard.add(place)
+                told.append(news)
+            elif news.author == self._label or news.name not in current:
+                talk.heard.add(place)
+            elif may_hear and talk.news_given < NEWS_PER_TURN:
+                talk.news_given += 1
+                talk.heard.add(place)
+                told.append(news)
+            else:
+                is_complete = False
+        if is_complete:
+            talk.seen = max(talk.seen, newest_news(state, self._label))
+        return news_text(self._view(talk), told) if told else ""
+
+    async def _fail(self, reason: str) -> None:
+        self._progress.error = reason
+        if self._turn.phase == "present":
+            await self._parts.journal.try_append(PresentationFailed(reason=reason))
+        else:
+            failed = TurnFailed(agent=self._label, turn=self._turn.number, reason=reason)
+            await self._parts.journal.try_append(failed)

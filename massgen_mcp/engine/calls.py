@@ -1,0 +1,153 @@
+"""One model call: paid for in advance, one of a few at a time, tried again in passing trouble."""
+
+import logging
+import random
+
+import anyio
+
+from massgen_mcp.engine.budget import Reservation, estimate_input
+from massgen_mcp.engine.parts import Parts
+from massgen_mcp.engine.watchdog import Attributed
+from massgen_mcp.errors import (
+    MassGenError,
+    ProviderError,
+    ProviderTimeout,
+    ProviderTrouble,
+    ReplyMalformed,
+)
+from massgen_mcp.messages import ModelRequest, ModelResponse, Usage
+from massgen_mcp.store.codec import CallBegun, CallFailed, Replied
+
+logger = logging.getLogger(__name__)
+
+FIRST_WAIT = 0.5
+LONGEST_WAIT = 30.0
+
+
+async def call_model(parts: Parts, request: ModelRequest) -> ModelResponse:
+    """The reply, durable in the transcript. Raises ProviderError once trying again is no use."""
+    began = parts.clock.now()
+    attempt = 0
+    while True:
+        try:
+            return await _call_once(parts, request)
+        except ProviderTrouble as trouble:
+            attempt += 1
+            wait = _wait_before(attempt, trouble)
+            left = parts.spec.settings.limits.retry_seconds - (parts.clock.now() - began)
+            parts.progress[request.agent].error = str(trouble)
+            if wait > left:
+                raise
+            logger.info("%s: %s; trying again in %.1f s", request.agent, trouble, wait)
+            await anyio.sleep(wait)
+
+
+def _wait_before(attempt: int, trouble: ProviderTrouble) -> float:
+    """The provider's own word if it gave one, else twice as long each time; never in step."""
+    jitter = random.uniform(1.0, 1.25)
+    if trouble.retry_after is not None:
+        return trouble.retry_after * jitter
+    return min(LONGEST_WAIT, FIRST_WAIT * 2 ** (attempt - 1)) * jitter
+
+
+async def _call_once(parts: Parts, request: ModelRequest) -> ModelResponse:
+    transcript = parts.transcripts[request.agent]
+    reservation = parts.budget.worst_case(request)
+    await parts.budget.reserve(reservation)
+    settled = False
+    try:
+        begun = CallBegun(
+            turn=request.turn,
+            call=request.call,
+            reserved_tokens=reservation.tokens,
+            reserved_usd=reservation.usd,
+        )
+        await transcript.write(begun)
+        async with _Slot(parts, request.agent):
+            response = await _ask(parts, request)
+        cost = parts.budget.settle(reservation, response.usage)
+        settled = True
+        reply = Replied(turn=request.turn, call=request.call, response=response, cost_usd=cost)
+        await transcript.write(reply)
+    except ProviderError as error:
+        if settled:
+            raise
+        settled = True
+        usage = _usage_of_failure(error, request)
+        parts.budget.settle(reservation, usage)
+        failed = CallFailed(
+            turn=request.turn, call=request.call, error=str(error)[:2000], usage=usage
+        )
+        await transcript.write(failed)
+        raise
+    finally:
+        if not settled:
+            _settle_lost(parts, reservation)
+    parts.progress[request.agent].error = None
+    parts.progress[request.agent].model = response.model
+    return response
+
+
+def _usage_of_failure(error: ProviderError, request: ModelRequest) -> Usage | None:
+    """What a failed call is booked with: a timeout may have been charged, a refusal was not."""
+    if isinstance(error, ProviderTimeout | ReplyMalformed):
+        return Usage(input_tokens=estimate_input(request), is_estimate=True)
+    return None
+
+
+def _settle_lost(parts: Parts, reservation: Reservation) -> None:
+    """Book a call that was cut off with what was reserved for it: it may have used all."""
+    usage = Usage(input_tokens=reservation.tokens, is_estimate=True)
+    parts.budget.settle(reservation, usage)
+
+
+async def _ask(parts: Parts, request: ModelRequest) -> ModelResponse:
+    spec = parts.agents[request.agent]
+    progress = parts.progress[request.agent]
+
+    def hear(piece: str) -> None:
+        progress.move(forward=False)
+        parts.on_text(request.agent, piece)
+
+    try:
+        with anyio.fail_after(spec.timeout_seconds):
+            return await Attributed(
+                parts.models[request.agent].request(request, hear), request.agent, parts.watch
+            )
+    except TimeoutError as error:
+        msg = (
+            f"{spec.provider} gave no whole reply within {spec.timeout_seconds:g} s. "
+            "Raise the agent's timeout_seconds if its answers take longer."
+        )
+        raise ProviderTimeout(msg) from error
+    except MassGenError:
+        raise
+    except Exception as error:
+        # A provider's SDK runs here, and what it raises is not ours to list: the agent fails,
+        # never the run.
+        logger.exception("%s: unexpected error of provider %s", request.agent, spec.provider)
+        msg = f"{spec.provider} failed in an unexpected way: {type(error).__name__}"
+        raise ReplyMalformed(msg) from error
+
+
+class _Slot:
+    """A free place among the machine's concurrent calls; waiting for one costs no turn time."""
+
+    def __init__(self, parts: Parts, agent: str) -> None:
+        self._parts = parts
+        self._agent = agent
+
+    async def __aenter__(self) -> None:
+        try:
+            self._parts.limiter.acquire_on_behalf_of_nowait(self)
+        except anyio.WouldBlock:
+            self._parts.waiting.add(self._agent)
+            self._parts.poke()
+            try:
+                await self._parts.limiter.acquire_on_behalf_of(self)
+            finally:
+                self._parts.waiting.discard(self._agent)
+                self._parts.poke()
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._parts.limiter.release_on_behalf_of(self)

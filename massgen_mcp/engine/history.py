@@ -1,0 +1,159 @@
+"""A run read back from its records: where it stands, what it spent, how its turns began."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from massgen_mcp.coordination.events import Event, Member, RunEnded, RunStarted, TurnStarted
+from massgen_mcp.coordination.machine import START, apply
+from massgen_mcp.coordination.state import RunState
+from massgen_mcp.coordination.tally import draw
+from massgen_mcp.engine.budget import Spending, cost_of
+from massgen_mcp.engine.clocks import Clocks
+from massgen_mcp.engine.journal import JOURNAL
+from massgen_mcp.engine.transcript import Transcript, transcript_stream
+from massgen_mcp.errors import CorruptRun, IllegalEvent
+from massgen_mcp.interfaces import AgentSpec, RunSpec, RunStore
+from massgen_mcp.messages import Usage
+from massgen_mcp.providers.registry import price_of
+from massgen_mcp.store.codec import (
+    CallFailed,
+    JournalRecord,
+    Replied,
+    TranscriptRecord,
+    TurnOpened,
+    decode_record,
+    decode_transcript,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What a run's records say. `openings` has the states that unfinished turns began with."""
+
+    records: Sequence[JournalRecord]
+    state: RunState
+    clocks: Clocks
+    started: Mapping[str, int]
+    openings: Mapping[tuple[str, int], RunState]
+    transcripts: Mapping[str, Sequence[TranscriptRecord]]
+
+    @property
+    def seq(self) -> int:
+        """The number of the last record."""
+        return self.records[-1].seq if self.records else 0
+
+    @property
+    def run_clock(self) -> float:
+        """Seconds that the run had a live worker."""
+        return self.records[-1].run_clock if self.records else 0.0
+
+    @property
+    def ended_at(self) -> float | None:
+        """When the run ended, in seconds since the epoch."""
+        last = self.records[-1] if self.records else None
+        return last.at if last is not None and isinstance(last.event, RunEnded) else None
+
+
+def seat_members(spec: RunSpec) -> tuple[Member, ...]:
+    """The team under its neutral labels: a permutation drawn from the run's seed.
+
+    In mode `single` only the first configured agent takes part.
+    """
+    agents = list(enumerate(spec.settings.agents))
+    if spec.settings.coordination.mode == "single":
+        agents = agents[:1]
+    drawn = sorted(agents, key=lambda placed: draw(spec.seed, "seat", placed[0]))
+    return tuple(
+        Member(
+            label=f"agent{number}",
+            position=position,
+            name=agent.name,
+            model=name_model(agent),
+        )
+        for number, (position, agent) in enumerate(drawn, start=1)
+    )
+
+
+def name_model(agent: AgentSpec) -> str:
+    """What an agent's model is called; a script is called by its role, not by its path."""
+    model = agent.name if agent.provider == "scripted" else agent.model
+    return f"{agent.provider}/{model}"
+
+
+def specs_by_label(spec: RunSpec, members: Sequence[Member]) -> dict[str, AgentSpec]:
+    """The configuration of each label."""
+    return {member.label: spec.settings.agents[member.position] for member in members}
+
+
+def read_history(store: RunStore, spec: RunSpec) -> History:
+    """Fold the run's records. Raises CorruptRun, naming the record."""
+    lines = store.read(spec.run_id, JOURNAL)
+    records = [decode_record(line) for line in lines]
+    labels = [member.label for member in _members(records)]
+    transcripts = {
+        label: [
+            decode_transcript(line) for line in store.read(spec.run_id, transcript_stream(label))
+        ]
+        for label in labels
+    }
+    by_seq: dict[int, list[tuple[str, int]]] = {}
+    for label, lines_of in transcripts.items():
+        for record in lines_of:
+            if isinstance(record, TurnOpened):
+                by_seq.setdefault(record.seq, []).append((label, record.turn))
+    state = START
+    clocks = Clocks(spec.settings.coordination, spec.settings.limits)
+    openings: dict[tuple[str, int], RunState] = {}
+    started: dict[str, int] = {}
+    for record in records:
+        state = _fold(state, record)
+        clocks.observe(record.run_clock, state)
+        openings |= dict.fromkeys(by_seq.get(record.seq, []), state)
+        if isinstance(record.event, TurnStarted):
+            started[record.event.agent] = record.event.turn
+    return History(
+        records=records,
+        state=state,
+        clocks=clocks,
+        started=started,
+        openings=openings,
+        transcripts=transcripts,
+    )
+
+
+def _members(records: Sequence[JournalRecord]) -> tuple[Member, ...]:
+    for record in records:
+        if isinstance(record.event, RunStarted):
+            return record.event.members
+    return ()
+
+
+def _fold(state: RunState, record: JournalRecord) -> RunState:
+    event: Event = record.event
+    try:
+        return apply(state, event)
+    except IllegalEvent as error:
+        msg = (
+            f"Record {record.seq} of the journal does not fit those before it ({error}). The journal "
+            "was damaged or edited; the answers in the run's folder can still be read."
+        )
+        raise CorruptRun(msg) from error
+
+
+def spending_of(spec: AgentSpec, records: Sequence[TranscriptRecord]) -> Spending:
+    """What an agent has used by its transcript; calls lost in a crash count as reserved."""
+    price = price_of(spec)
+    spent = Spending()
+    for record in records:
+        match record:
+            case Replied(response=response, cost_usd=cost):
+                spent += Spending(calls=1, usage=response.usage, usd=cost)
+            case CallFailed(usage=usage):
+                used = usage or Usage()
+                spent += Spending(calls=1, usage=used, usd=cost_of(used, price) if usage else 0.0)
+            case _:
+                pass
+    for lost in Transcript.lost_calls(records):
+        usage = Usage(input_tokens=lost.reserved_tokens, is_estimate=True)
+        spent += Spending(calls=1, usage=usage, usd=lost.reserved_usd)
+    return spent

@@ -1,0 +1,156 @@
+"""From a submission to a published answer: snapshot, check, second look, news.
+
+It runs beside the turn that handed the answer in, so that a turn that ends, a limit or a crash
+takes nothing back: after a crash it is done again from the journal, and no model is asked.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from massgen_mcp.coordination.events import (
+    AnswerOvertaken,
+    AnswerPresented,
+    AnswerPublished,
+    AnswerSubmitted,
+    CheckResult,
+)
+from massgen_mcp.coordination.objections import find_equal
+from massgen_mcp.coordination.state import Answer, current_answers, find_answer
+from massgen_mcp.engine.parts import Parts
+from massgen_mcp.interfaces import FileDraft
+from massgen_mcp.messages import JsonObject
+
+FINAL = "final"
+"""The name of the presented answer among the drafts."""
+
+
+@dataclass(slots=True)
+class _Publication:
+    done: anyio.Event = field(default_factory=anyio.Event)
+    is_published: bool = False
+
+
+class Publisher:
+    """Publishes submissions, each once, and runs their checks one at a time."""
+
+    def __init__(self, parts: Parts, tasks: TaskGroup) -> None:
+        self._parts = parts
+        self._tasks = tasks
+        self._under_way: dict[str, _Publication] = {}
+        self._checking = anyio.Lock()
+        self._check_scopes: set[anyio.CancelScope] = set()
+        self._is_closing = False
+
+    async def write(self, agent: str, files: Sequence[FileDraft]) -> None:
+        """Put files into the agent's workspace. Raises WorkspaceError."""
+        await anyio.to_thread.run_sync(self._parts.workspaces.write, agent, files)
+
+    async def digest(self, agent: str) -> str:
+        """The digest of the agent's workspace."""
+        return await anyio.to_thread.run_sync(self._parts.workspaces.digest, agent)
+
+    async def publish(self, event: AnswerSubmitted) -> bool:
+        """Hand in an answer against which there is no objection; whether it was published."""
+        durable = self._parts.journal.accept(event)
+        publication = self._start(event.agent, durable)
+        await publication.done.wait()
+        return publication.is_published
+
+    def take_up(self, agent: str) -> None:
+        """Go on with a submission whose worker died."""
+        if agent not in self._under_way:
+            already = anyio.Event()
+            already.set()
+            self._start(agent, already)
+
+    def stop_checks(self) -> None:
+        """Give up running checks, now and from now on: their answers are published unchecked."""
+        self._is_closing = True
+        for scope in self._check_scopes:
+            scope.cancel()
+
+    def _start(self, agent: str, durable: anyio.Event) -> _Publication:
+        publication = self._under_way[agent] = _Publication()
+        self._tasks.start_soon(self._run, agent, publication, durable)
+        return publication
+
+    async def _run(self, agent: str, publication: _Publication, durable: anyio.Event) -> None:
+        await durable.wait()
+        journal = self._parts.journal
+        submission = journal.state.agents[agent].submission
+        if submission is None:
+            return
+        label = submission.label
+        await anyio.to_thread.run_sync(self._parts.shelf.keep, agent, label, submission.content)
+        check = await self._check(label)
+        event = AnswerPublished(agent=agent, label=label, check=check)
+        if journal.objection(event) is None:
+            await journal.append(event)
+            answer = find_answer(journal.state, label)
+            if answer is not None:
+                await self.shelve(answer)
+            publication.is_published = True
+        else:
+            answers = current_answers(journal.tip)
+            equal = find_equal(answers, submission.content, submission.files_digest)
+            equal_to = "" if equal is None else equal.label
+            await journal.append(AnswerOvertaken(agent=agent, label=label, equal_to=equal_to))
+        del self._under_way[agent]
+        publication.done.set()
+        self._parts.poke()
+
+    async def shelve(self, answer: Answer) -> None:
+        """Turn the kept draft into the published answer on disk; again is the same as once."""
+        meta = describe_answer(answer)
+        await anyio.to_thread.run_sync(self._parts.shelf.publish, answer.label, meta)
+
+    async def present(self, agent: str, turn: int, content: str) -> None:
+        """Store and check the final answer, and say what became of it."""
+        journal = self._parts.journal
+        await anyio.to_thread.run_sync(self._parts.shelf.keep, agent, FINAL, content)
+        check = await self._check(FINAL)
+        digest = await self.digest(agent)
+        presented = AnswerPresented(
+            agent=agent, turn=turn, content=content, files_digest=digest, check=check
+        )
+        await journal.try_append(presented)
+
+    async def _check(self, name: str) -> CheckResult | None:
+        checker = self._parts.checker
+        if checker is None:
+            return None
+        result: CheckResult | None = None
+        with anyio.CancelScope() as scope:
+            self._check_scopes.add(scope)
+            if self._is_closing:
+                scope.cancel()
+            async with self._checking:
+                result = await checker.check(name)
+        self._check_scopes.discard(scope)
+        return result or CheckResult(
+            status="inconclusive", exit_code=None, seconds=0.0, tail="stopped: the run was ending"
+        )
+
+
+def describe_answer(answer: Answer) -> JsonObject:
+    """`meta.json` of a published answer."""
+    check = answer.check
+    return {
+        "schema_version": 1,
+        "label": answer.label,
+        "agent": answer.agent,
+        "model": answer.model,
+        "characters": len(answer.content),
+        "check": None
+        if check is None
+        else {
+            "status": check.status,
+            "exit_code": check.exit_code,
+            "seconds": check.seconds,
+            "tail": check.tail,
+        },
+    }

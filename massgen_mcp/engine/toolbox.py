@@ -1,0 +1,194 @@
+"""One tool call: what it asks for, and what it brings. Every call passes here, and nowhere else."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+from massgen_mcp.coordination.state import Answer, RunState, find_answer
+from massgen_mcp.engine.prompts import (
+    LIST_ANSWERS,
+    NEW_ANSWER,
+    READ_ANSWER,
+    TERMINAL,
+    View,
+    list_text,
+    read_text,
+)
+from massgen_mcp.interfaces import FileDraft
+from massgen_mcp.messages import ModelResponse, ToolCall
+
+_FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewAnswer:
+    """The wish to hand in an answer."""
+
+    call: ToolCall
+    content: str
+    files: tuple[FileDraft, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteWish:
+    """The wish to vote; `target` is an agent, or an answer's label, as the model wrote it."""
+
+    call: ToolCall
+    target: str
+    reason: str
+    runner_up: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unusable:
+    """A call that cannot be understood, and what to tell the model."""
+
+    call: ToolCall
+    words: str
+
+
+Wish: TypeAlias = NewAnswer | VoteWish | Unusable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a reading call brought."""
+
+    content: str
+    is_error: bool = False
+
+
+def calls_of(response: ModelResponse) -> tuple[ToolCall, ...]:
+    """The tool calls of a reply; one printed as JSON text counts as that call."""
+    if response.tool_calls:
+        return response.tool_calls
+    printed = _printed_call(response.text)
+    return () if printed is None else (printed,)
+
+
+def _printed_call(text: str) -> ToolCall | None:
+    fenced = _FENCE.match(text)
+    found = _json_object(fenced.group(1) if fenced else text)
+    if found is None:
+        return None
+    inner = found.get("function")
+    if isinstance(inner, Mapping):
+        found = cast("Mapping[str, object]", inner)
+    name = found.get("action") or found.get("name") or found.get("tool")
+    if not isinstance(name, str):
+        return None
+    arguments = next(
+        (found[key] for key in ("arguments", "parameters", "input") if key in found), None
+    )
+    if arguments is None:
+        arguments = {
+            key: value for key, value in found.items() if key not in {"action", "name", "tool"}
+        }
+    raw = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return ToolCall(id="printed", name=name, arguments=raw)
+
+
+def _json_object(text: str) -> Mapping[str, object] | None:
+    if not text.strip().startswith("{"):
+        return None
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return cast("Mapping[str, object]", found) if isinstance(found, dict) else None
+
+
+def read_wish(call: ToolCall) -> Wish:
+    """What a terminal call asks for, or why it cannot be understood."""
+    found = _json_object(call.arguments)
+    if found is None:
+        return Unusable(
+            call=call,
+            words=f"The arguments of {call.name} are not a whole JSON object; they may have been cut "
+            "off. Call it again, shorter if need be.",
+        )
+    return _read_answer_wish(call, found) if call.name == NEW_ANSWER else _read_vote(call, found)
+
+
+def _read_answer_wish(call: ToolCall, found: Mapping[str, object]) -> NewAnswer | Unusable:
+    content = found.get("content")
+    if not isinstance(content, str):
+        return Unusable(call=call, words="new_answer needs `content`: the whole answer as text.")
+    files: list[FileDraft] = []
+    listed = found.get("files") or []
+    for entry in cast("list[object]", listed if isinstance(listed, list) else [listed]):
+        draft = _read_file(entry)
+        if draft is None:
+            words = "`files` must be a list of {path, content}, both text. Call new_answer again."
+            return Unusable(call=call, words=words)
+        files.append(draft)
+    return NewAnswer(call=call, content=content, files=tuple(files))
+
+
+def _read_file(entry: object) -> FileDraft | None:
+    if isinstance(entry, str):
+        return FileDraft(path=entry)
+    if not isinstance(entry, Mapping):
+        return None
+    found = cast("Mapping[str, object]", entry)
+    path, content = found.get("path"), found.get("content")
+    if not isinstance(path, str) or not isinstance(content, str | None):
+        return None
+    return FileDraft(path=path, content=content)
+
+
+def _read_vote(call: ToolCall, found: Mapping[str, object]) -> VoteWish | Unusable:
+    target, reason, runner_up = found.get("agent_id"), found.get("reason"), found.get("runner_up")
+    if not isinstance(target, str) or not target.strip():
+        words = "vote needs `agent_id`: one agent, as text. Vote for exactly one."
+        return Unusable(call=call, words=words)
+    return VoteWish(
+        call=call,
+        target=target.strip(),
+        reason=reason.strip() if isinstance(reason, str) else "",
+        runner_up=runner_up.strip() if isinstance(runner_up, str) else None,
+    )
+
+
+def name_agent(state: RunState, written: str) -> tuple[str, str | None]:
+    """The agent that a model means by `agent2` or `agent2.1`, and the version if it named one."""
+    agent, dot, number = written.partition(".")
+    if dot and number.isdigit() and agent in state.agents:
+        return agent, written
+    return written, None
+
+
+def run_reading(view: View, call: ToolCall) -> Found | None:
+    """What `list_answers` or `read_answer` brings; None for a tool that does not exist."""
+    if call.name == LIST_ANSWERS:
+        return Found(content=list_text(view))
+    if call.name != READ_ANSWER:
+        return None
+    found = _json_object(call.arguments) or {}
+    label, offset = found.get("label"), found.get("offset", 0)
+    answer = _find(view.state, label) if isinstance(label, str) else None
+    labels = ", ".join(answer.label for answer in view.answers()) or "none yet"
+    if answer is None:
+        return Found(content=f"There is no answer {label!r}. Answers: {labels}.", is_error=True)
+    if not isinstance(offset, int) or not 0 <= offset <= len(answer.content):
+        words = f"offset must be a number from 0 to {len(answer.content)}."
+        return Found(content=words, is_error=True)
+    return Found(content=read_text(view, answer, offset))
+
+
+def _find(state: RunState, label: str) -> Answer | None:
+    if label in state.agents:
+        return state.agents[label].answer
+    return find_answer(state, label)
+
+
+def is_terminal(call: ToolCall) -> bool:
+    """Whether this call ends a turn."""
+    return call.name in TERMINAL
+
+
+def unknown_tool(call: ToolCall, offered: list[str]) -> str:
+    """What to say to a call of a tool that is not there."""
+    return f"There is no tool {call.name!r}. You can call {', '.join(offered)}."
