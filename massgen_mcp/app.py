@@ -4,49 +4,43 @@ Everything here works on files that a run's worker also works on; nothing is kep
 number of clients can come and go.
 """
 
-import json
 import os
 import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal, cast
+from typing import Literal
 
 import anyio
 import anyio.to_thread
 
 from massgen_mcp.config.keys import require_keys
 from massgen_mcp.coordination.events import CancelAsked, FinishAsked
-from massgen_mcp.coordination.state import current_answers
-from massgen_mcp.engine.ending import end_without_worker, mark_interrupted
+from massgen_mcp.engine.ending import end_without_worker
 from massgen_mcp.engine.history import read_history
-from massgen_mcp.engine.play import Play
 from massgen_mcp.errors import (
-    MassGenError,
     RunFinal,
     RunHeld,
-    RunNotFound,
-    StoreError,
     UsageError,
 )
 from massgen_mcp.interfaces import (
-    Earlier,
-    EarlierAnswer,
     Home,
     Launcher,
     Letter,
     RunSpec,
     Settings,
 )
+from massgen_mcp.launch.continuing import hand_files_on, read_earlier
 from massgen_mcp.launch.detached import DetachedLauncher
+from massgen_mcp.launch.inline import InlineLauncher
+from massgen_mcp.launch.reading import Reader
 from massgen_mcp.launch.surroundings import disk_world, read_spec
 from massgen_mcp.messages import JsonObject
 from massgen_mcp.store.codec import encode_spec
 from massgen_mcp.store.disk import DiskStore
 from massgen_mcp.store.lease import DiskLease
 from massgen_mcp.store.mailbox import DiskMailbox
-from massgen_mcp.store.status import preview, timestamp
 
 Ask = Literal["terminal", "host", "nobody"]
 
@@ -76,6 +70,7 @@ class App:
         self._store = DiskStore(home)
         self._lease = DiskLease(home)
         self._mailbox = DiskMailbox(home)
+        self._reader = Reader(home, self._store, self._lease)
         self._launcher = launcher or DetachedLauncher(home, self._lease)
 
     def start(
@@ -119,7 +114,11 @@ class App:
             msg = "The task is empty. Say what the team should do."
             raise UsageError(msg)
         require_keys(settings, self._home, os.environ)
-        earlier = None if continue_from is None else self._hand_on(self.find(continue_from))
+        earlier = (
+            None
+            if continue_from is None
+            else read_earlier(self._reader, self._store, self.find(continue_from))
+        )
         run_id = new_run_id()
         if request_id is not None:
             run_id = self._store.claim(request_id, run_id)
@@ -138,7 +137,7 @@ class App:
         )
         self._store.put(run_id, "run.json", encode_spec(spec))
         if earlier is not None:
-            self._hand_files_on(spec, earlier)
+            hand_files_on(self._home, spec, earlier)
         return Started(
             run_id=run_id,
             state="queued",
@@ -167,173 +166,38 @@ class App:
             warnings=warnings,
         )
 
-    def _hand_on(self, run_id: str) -> Earlier:
-        """What a run hands on to one that continues it."""
-        if self._lease.is_held(run_id):
-            msg = f"{run_id} is still at work. Wait for it, or cancel it, then continue from it."
-            raise UsageError(msg)
-        spec = read_spec(self._store, run_id)
-        state = read_history(self._store, spec).state
-        status = self.status(run_id)
-        outcome = cast("JsonObject | None", status["outcome"])
-        winner = None if outcome is None else outcome["winner_label"]
-        return Earlier(
-            run_id=run_id,
-            task=spec.task,
-            answers=tuple(
-                EarlierAnswer(
-                    label=answer.label,
-                    model=answer.model,
-                    content=answer.content
-                    if answer.label != winner or state.final_text is None
-                    else state.final_text,
-                    is_winner=answer.label == winner,
-                )
-                for answer in current_answers(state)
-            ),
-        )
+    async def run_here(
+        self,
+        run_id: str,
+        on_text: Callable[[str, str], None],
+        on_ended: Callable[[], None] | None = None,
+    ) -> None:
+        """Play the run in this process to its end; `on_text` hears (label, piece of text).
 
-    def _hand_files_on(self, spec: RunSpec, earlier: Earlier) -> None:
-        del spec, earlier
-
-    async def run_here(self, run_id: str, on_text: Callable[[str, str], None]) -> None:
-        """Play the run in this process to its end; `on_text` hears (label, piece of text)."""
-        spec = read_spec(self._store, run_id)
-        world = disk_world(self._home, self._store, spec)
-        with self._lease.hold(run_id):
-            await Play(world, spec, on_text).run()
+        `on_ended` is called once all is recorded, while a task may be left that ignores its
+        cancellation and keeps this from returning.
+        """
+        await InlineLauncher(self._home, self._lease).play(run_id, on_text, on_ended)
 
     def find(self, run: str) -> str:
         """The id of `latest`, or of the one run whose id begins so. Raises RunNotFound."""
-        ids = self._store.list()
-        if run == "latest" and ids:
-            return ids[0]
-        found = [run_id for run_id in ids if run_id == run] or [
-            run_id for run_id in ids if run and run_id.startswith(run)
-        ]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            msg = f"{run!r} fits {len(found)} runs: {', '.join(found[:5])}. Give more of the id."
-        elif ids:
-            msg = f"There is no run {run!r}. The newest are {', '.join(ids[:5])}."
-        else:
-            msg = f"There is no run {run!r}, nor any other in {self._home.runs}. Start one first."
-        raise RunNotFound(msg)
+        return self._reader.find(run)
 
     def status(self, run_id: str) -> JsonObject:
         """`status.json`, put right if nobody works on a run that is not final."""
-        status = self._read_status(run_id)
-        if status is not None and status["is_final"] is True:
-            return status
-        if self._lease.is_held(run_id):
-            return status or self._queued(run_id)
-        # The worker may have finished between the two looks.
-        status = self._read_status(run_id)
-        if status is not None and (status["is_final"] is True or status["state"] == "interrupted"):
-            return status
-        spec = read_spec(self._store, run_id)
-        if status is None and time.time() - spec.created_at < QUEUED_SECONDS:
-            return self._queued(run_id)
-        try:
-            with self._lease.hold(run_id):
-                return mark_interrupted(disk_world(self._home, self._store, spec), spec, None)
-        except RunHeld:
-            return self._read_status(run_id) or self._queued(run_id)
-
-    def _read_status(self, run_id: str) -> JsonObject | None:
-        text = self._store.get(run_id, "status.json")
-        if text is None:
-            return None
-        try:
-            status: object = json.loads(text)
-        except ValueError:
-            return None
-        if not isinstance(status, dict) or "is_final" not in status:
-            return None
-        return cast("JsonObject", status)
-
-    def _queued(self, run_id: str) -> JsonObject:
-        spec = read_spec(self._store, run_id)
-        return {
-            "schema_version": 1,
-            "run_id": run_id,
-            "state": "queued",
-            "is_final": False,
-            "updated_at": timestamp(spec.created_at),
-            "task_preview": preview(spec.task),
-            "event_seq": 0,
-            "agents": [],
-            "tally": [],
-            "pending_approvals": [],
-            "usage": {"cost_usd": 0.0},
-            "outcome": None,
-            "next": f"Wait: massgen-mcp wait {run_id}",
-        }
+        return self._reader.status(run_id)
 
     def result(self, run_id: str, candidate: str | None = None) -> JsonObject:
         """The final answer with how it was chosen, or one candidate's text."""
-        if candidate is not None:
-            return self._candidate(run_id, candidate)
-        status = self.status(run_id)
-        text = self._store.get(run_id, "result/result.json")
-        if text is None or status["is_final"] is not True:
-            msg = (
-                f"{run_id} has no result yet; it is {status['state']}. {status['next']}. Answers so "
-                f"far can be read: massgen-mcp result {run_id} --candidate LABEL"
-            )
-            raise UsageError(msg)
-        return cast("JsonObject", json.loads(text))
-
-    def _candidate(self, run_id: str, label: str) -> JsonObject:
-        for folder in ("answers", "drafts"):
-            try:
-                text = self._store.get(run_id, f"{folder}/{label}/answer.md")
-            except StoreError:
-                text = None
-            if text is not None:
-                return {"run_id": run_id, "candidate": label, "answer": text, "kept_in": folder}
-        spec = read_spec(self._store, run_id)
-        state = read_history(self._store, spec).state
-        labels = [a.label for agent in state.agents.values() for a in agent.answers]
-        msg = f"{run_id} has no answer {label!r}. It has {', '.join(labels) or 'none yet'}."
-        raise UsageError(msg)
+        return self._reader.result(run_id, candidate)
 
     def events(self, run_id: str, after: int = 0) -> list[JsonObject]:
         """The journal's records after number `after`."""
-        found: list[JsonObject] = []
-        for line in self._store.read(run_id, "journal"):
-            record = cast("dict[str, object]", json.loads(line))
-            record.pop("v", None)
-            if cast("int", record["seq"]) > after:
-                found.append(cast("JsonObject", record))
-        return found
+        return self._reader.events(run_id, after)
 
     def runs(self) -> list[JsonObject]:
         """All runs, newest first; one that cannot be read says so and hides no other."""
-        return [self._describe(run_id) for run_id in self._store.list()]
-
-    def _describe(self, run_id: str) -> JsonObject:
-        try:
-            spec = read_spec(self._store, run_id)
-            status = self.status(run_id)
-        except MassGenError as error:
-            return {
-                "run_id": run_id,
-                "state": "damaged",
-                "created_at": None,
-                "task_preview": "",
-                "cost_usd": None,
-                "error": str(error),
-            }
-        usage = cast("JsonObject", status["usage"])
-        return {
-            "run_id": run_id,
-            "state": status["state"],
-            "created_at": timestamp(spec.created_at),
-            "task_preview": status["task_preview"],
-            "cost_usd": usage["cost_usd"],
-        }
+        return self._reader.runs()
 
     def resume(self, run_id: str) -> Started:
         """Set a worker on a run that was interrupted; one that is at work is left to it."""

@@ -21,7 +21,7 @@ MassGenError
     RunHeld
     RunFinal
     CorruptRun
-    UnknownSchema
+      UnknownSchema
     StoreFull
   IllegalEvent
 

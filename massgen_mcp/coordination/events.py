@@ -134,7 +134,7 @@ class TurnStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnFailed:
-    """A turn ended without a legal end. In a ballot that is an abstention."""
+    """A turn brought no legal end, or its answer was not stored. In a ballot: an abstention."""
 
     agent: str
     turn: int
@@ -144,7 +144,7 @@ class TurnFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnExpired:
-    """A turn took all its time. In a ballot that is an abstention."""
+    """A turn took all its time; else like `TurnFailed`."""
 
     agent: str
     turn: int

@@ -59,7 +59,9 @@ from massgen_mcp.coordination.state import (
     RunPhase,
     RunState,
     Submission,
+    find_answer,
 )
+from massgen_mcp.coordination.tally import decide_early
 from massgen_mcp.errors import IllegalEvent
 from massgen_mcp.messages import Phase
 
@@ -115,9 +117,7 @@ def apply(state: RunState, event: Event) -> RunState:  # noqa: C901, PLR0912  an
         raise IllegalEvent(msg)
     match event:
         case RunStarted():
-            agents = {member.label: Agent(member=member) for member in event.members}
-            mode = "single" if len(agents) == 1 else event.rules.mode
-            return replace(state, rules=replace(event.rules, mode=mode), agents=agents)
+            return _seat(state, event)
         case TurnFailed() | TurnExpired():
             return _end_turn_badly(state, event)
         case AnswerSubmitted() | AnswerPublished() | AnswerOvertaken() | NoveltyRefused():
@@ -138,6 +138,15 @@ def apply(state: RunState, event: Event) -> RunState:  # noqa: C901, PLR0912  an
             return _change_phase(state, event)
 
 
+def _seat(state: RunState, event: RunStarted) -> RunState:
+    is_single = event.rules.mode == "single" or len(event.members) == 1
+    first = sorted(event.members, key=lambda member: member.position)[:1]
+    members = first if is_single else event.members
+    agents = {member.label: Agent(member=member) for member in members}
+    rules = replace(event.rules, mode="single") if is_single else event.rules
+    return replace(state, rules=rules, agents=agents)
+
+
 def _change_phase(  # noqa: C901, PLR0912  an arm a kind of event
     state: RunState,
     event: RunLimitReached
@@ -151,6 +160,8 @@ def _change_phase(  # noqa: C901, PLR0912  an arm a kind of event
     | RunEnded,
 ) -> RunState:
     match event:
+        case RunLimitReached(limit="run_seconds") if isinstance(state.phase, Presenting):
+            return state  # the presentation has a clock of its own
         case RunLimitReached(limit=limit):
             return _close(state, "deadline" if limit == "run_seconds" else "budget")
         case FinishAsked():
@@ -173,8 +184,7 @@ def _change_phase(  # noqa: C901, PLR0912  an arm a kind of event
         case AnswerPresented(content=content, check=check):
             return _present(state, content, check)
         case PresentationFailed(reason=reason):
-            noted = replace(state, degraded=(*state.degraded, f"not presented: {reason}"))
-            return _present(noted, None, None)
+            return _use_as_it_stands(state, reason)
         case RunEnded(outcome=outcome):
             return replace(state, phase=Ended(outcome))
         case _:
@@ -189,21 +199,41 @@ def _close(state: RunState, kind: Kind) -> RunState:
             return replace(state, phase=Closing(kind), ballot=papers)
         case Closing(kind=earlier):
             return replace(state, phase=Closing("cancelled" if kind == "cancelled" else earlier))
-        case Presenting(decision=decision):
-            cut = replace(decision, kind=kind) if kind == "cancelled" else decision
-            noted = replace(state, degraded=(*state.degraded, f"not presented: {kind}"))
-            return replace(noted, phase=Presented(decision=cut, content=None, check=None))
+        case Presenting():
+            cut = _use_as_it_stands(state, kind)
+            if kind != "cancelled" or not isinstance(cut.phase, Presented):
+                return cut
+            decision = replace(cut.phase.decision, kind=kind)
+            return replace(cut, phase=replace(cut.phase, decision=decision))
         case Presented() | Ended():
             return state
         case _:
             assert_never(state.phase)
 
 
-def _present(state: RunState, content: str | None, check: CheckResult | None) -> RunState:
+def _present(state: RunState, content: str, check: CheckResult | None) -> RunState:
+    assert isinstance(state.phase, Presenting), "objection() lets nothing else pass"
+    decision = state.phase.decision
+    winner = find_answer(state, decision.winner or "")
+    was_sound = winner is not None and winner.check is not None and winner.check.status == "passed"
+    if was_sound and check is not None and check.status == "failed":
+        return _use_as_it_stands(state, "the final answer fails the check that the winner passed")
+    phase = Presented(decision=decision, content=content, check=check)
+    return replace(state, phase=phase, final_text=content)
+
+
+def _use_as_it_stands(state: RunState, reason: str) -> RunState:
+    """No final answer was written: the winner's is the result, or the best one if all were to be merged."""
     if not isinstance(state.phase, Presenting):
         return state
-    phase = Presented(decision=state.phase.decision, content=content, check=check)
-    return replace(state, phase=phase)
+    decision = state.phase.decision
+    if decision.kind == "synthesized":
+        best = decide_early(state)
+        decision = replace(
+            decision, kind="exhausted", winner=best.left[0].label, decided_by=best.decided_by
+        )
+    noted = replace(state, degraded=(*state.degraded, f"not presented: {reason}"))
+    return replace(noted, phase=Presented(decision=decision, content=None, check=None))
 
 
 def _change(state: RunState, agent: Agent) -> RunState:
@@ -212,28 +242,38 @@ def _change(state: RunState, agent: Agent) -> RunState:
 
 def _end_turn_badly(state: RunState, event: TurnFailed | TurnExpired) -> RunState:
     agent = state.agents[event.agent]
-    if agent.turn != event.turn:
+    under_way = agent.submission
+    if event.turn != (agent.turn if under_way is None else under_way.turn):
         return state
+    reason = event.reason if isinstance(event, TurnFailed) else "its turn took all its time"
     match state.phase:
         case Balloting() as ballot:
             phase = replace(ballot, abstained=(*ballot.abstained, agent.label))
             return _change(replace(state, phase=phase), replace(agent, turn=agent.turn + 1))
+        case Presenting(decision=decision):
+            return _use_as_it_stands(state, reason) if decision.presenter == agent.label else state
+        case Coordinating() | Closing():
+            # What was handed in in time does not expire, but storing it can fail.
+            if isinstance(event, TurnExpired) and under_way is not None:
+                return state
+            return _change(state, _fail(agent, reason))
+        case Presented() | Ended():
+            return state
         case _:
-            pass
-    reason = event.reason if isinstance(event, TurnFailed) else "its turn took all its time"
+            assert_never(state.phase)
+
+
+def _fail(agent: Agent, reason: str) -> Agent:
     failures = agent.failures_in_a_row + 1
-    is_retired = failures >= TURN_FAILURES and agent.is_active
-    return _change(
-        state,
-        replace(
-            agent,
-            turn=agent.turn + 1,
-            failures_in_a_row=failures,
-            failed_turns=agent.failed_turns + 1,
-            standing=Retired(f"{failures} failed turns in a row; the last: {reason}")
-            if is_retired
-            else agent.standing,
-        ),
+    leaves = failures >= TURN_FAILURES and agent.is_active
+    retired = Retired(f"{failures} failed turns in a row; the last: {reason}")
+    return replace(
+        agent,
+        standing=retired if leaves else agent.standing,
+        turn=agent.turn + 1,
+        submission=None,
+        failures_in_a_row=failures,
+        failed_turns=agent.failed_turns + 1,
     )
 
 
@@ -243,8 +283,13 @@ def _apply_answer(
 ) -> RunState:
     agent = state.agents[event.agent]
     match event:
-        case AnswerSubmitted(label=label, content=content, files_digest=digest):
-            submission = Submission(label=label, content=content, files_digest=digest)
+        case AnswerSubmitted():
+            submission = Submission(
+                label=event.label,
+                turn=event.turn,
+                content=event.content,
+                files_digest=event.files_digest,
+            )
             count = agent.submissions + 1
             return _change(state, replace(agent, submission=submission, submissions=count))
         case AnswerOvertaken():
@@ -258,8 +303,7 @@ def _apply_answer(
 
 
 def _publish(state: RunState, agent: Agent, event: AnswerPublished) -> RunState:
-    if agent.submission is None:
-        return state
+    assert agent.submission is not None, "objection() lets nothing else pass"
     answer = Answer(
         label=event.label,
         agent=agent.label,
@@ -295,7 +339,7 @@ def _count_vote(state: RunState, event: VoteCast) -> RunState:
         target=event.target,
         answer=event.answer,
         reason=event.reason,
-        runner_up=event.runner_up,
+        runner_up=event.runner_up if _is_runner_up(state, event) else None,
     )
     agent = replace(state.agents[event.agent], turn=event.turn + 1, failures_in_a_row=0)
     match state.phase:
@@ -306,9 +350,21 @@ def _count_vote(state: RunState, event: VoteCast) -> RunState:
             return _change(state, replace(agent, vote=paper, last_vote=paper))
 
 
+def _is_runner_up(state: RunState, event: VoteCast) -> bool:
+    """Whether it names an answer of a third agent; a slip here is not worth one of the voter's tries."""
+    named = state.agents.get(event.runner_up or "")
+    return (
+        named is not None
+        and named.answer is not None
+        and named.label not in {event.agent, event.target}
+    )
+
+
 def _apply_departure(state: RunState, event: PassedOver | AgentRetired | LoopStalled) -> RunState:
     agent = state.agents[event.agent]
     match event:
+        case PassedOver() if _is_in_time(state, agent):
+            return state
         case PassedOver(reason=reason):
             standing = Overlooked(reason) if agent.is_active else agent.standing
         case AgentRetired(reason=reason):
@@ -318,6 +374,12 @@ def _apply_departure(state: RunState, event: PassedOver | AgentRetired | LoopSta
         case _:
             assert_never(event)
     return _change(state, replace(agent, standing=standing, turn=agent.turn + 1))
+
+
+def _is_in_time(state: RunState, agent: Agent) -> bool:
+    """Whether the agent ended its turn while it was being passed over."""
+    has_ended = agent.vote is not None or agent.submission is not None
+    return has_ended and isinstance(state.phase, Coordinating)
 
 
 def _hear(state: RunState, event: MessageSent) -> RunState:

@@ -4,26 +4,43 @@ A model's bad wish is data: the turn asks here first and sends the words back. A
 appended against an objection is a fault in this program (`IllegalEvent`).
 """
 
+import hashlib
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
+from typing import assert_never
 
 from massgen_mcp.coordination.events import (
+    AgentRetired,
+    AnswerOvertaken,
     AnswerPresented,
     AnswerPublished,
     AnswerSubmitted,
     BallotOpened,
+    DraftKept,
     Event,
+    LoopStalled,
     MessageSent,
+    NoveltyRefused,
+    PassedOver,
+    RunEnded,
     RunStarted,
+    TurnExpired,
+    TurnFailed,
+    TurnStarted,
     VoteCast,
+    VoteOvertaken,
+    WinnerDecided,
 )
 from massgen_mcp.coordination.state import (
     NOVELTY_REFUSALS,
+    VOTELESS,
     Agent,
     Answer,
     Balloting,
+    Closing,
     Coordinating,
     Ended,
     Presented,
@@ -68,15 +85,29 @@ def _fold_prose(text: str) -> str:
 
 def find_equal(answers: Sequence[Answer], content: str, files_digest: str) -> Answer | None:
     """The answer that says the same, in text and in files."""
-    folded = fold(content)
+    mine = _fingerprint(content)
     return next(
-        (a for a in answers if a.files_digest == files_digest and fold(a.content) == folded), None
+        (
+            answer
+            for answer in answers
+            if answer.files_digest == files_digest and _fingerprint(answer.content) == mine
+        ),
+        None,
     )
 
 
+@lru_cache(maxsize=4096)
+def _fingerprint(content: str) -> bytes:
+    """What equal answers share; kept, as every submission is compared with every answer."""
+    return hashlib.sha256(fold(content).encode(errors="surrogatepass")).digest()
+
+
 def find_copied(state: RunState, agent: str, content: str, files_digest: str) -> Answer | None:
-    """The peer's answer that this text nearly is, where the run asks for novelty."""
-    if state.rules.novelty == "off":
+    """The peer's answer that this text nearly is, where the run asks for novelty.
+
+    Where nobody votes, a repeated text is let pass: its author would have no legal end left.
+    """
+    if state.rules.novelty == "off" or state.rules.mode in VOTELESS:
         return None
     mine = _five_grams(content)
     for answer in current_answers(state):
@@ -98,37 +129,91 @@ def find_missed(state: RunState, agent: str, seen: int) -> str | None:
     return state.news[newest - 1].name if newest > seen else None
 
 
-def objection(state: RunState, event: Event) -> str | None:  # noqa: C901, PLR0912  an arm a kind of event
+def objection(state: RunState, event: Event) -> str | None:
     """Why this event cannot happen now, or None."""
-    if isinstance(state.phase, Ended):
-        return "The run has ended."
+    match event:
+        case MessageSent(to=to):
+            return _objection_to_message(state, to)
+        case _ if isinstance(state.phase, Ended):
+            return "The run has ended."
+        case AnswerSubmitted() | AnswerPublished() | AnswerOvertaken() | VoteCast():
+            return _objection_to_move(state, event)
+        case AnswerPresented():
+            return _objection_to_presentation(state, event)
+        case RunStarted() | BallotOpened() | WinnerDecided() | RunEnded():
+            return _objection_to_step(state, event)
+        case (
+            TurnStarted(agent=agent)
+            | TurnFailed(agent=agent)
+            | TurnExpired(agent=agent)
+            | NoveltyRefused(agent=agent)
+            | VoteOvertaken(agent=agent)
+            | PassedOver(agent=agent)
+            | AgentRetired(agent=agent)
+            | LoopStalled(agent=agent)
+            | DraftKept(agent=agent)
+        ):
+            return _objection_to_name(state, agent)
+        case _:
+            return None
+
+
+def _objection_to_name(state: RunState, agent: str) -> str | None:
+    if agent in state.agents:
+        return None
+    return f"There is no agent {agent!r}. The agents are {_list(list(state.agents))}."
+
+
+def _objection_to_message(state: RunState, to: str | None) -> str | None:
+    if isinstance(state.phase, Presented | Ended):
+        return "The final answer is written; start a new run with continue_from."
+    return None if to is None else _objection_to_name(state, to)
+
+
+def _objection_to_step(
+    state: RunState, event: RunStarted | BallotOpened | WinnerDecided | RunEnded
+) -> str | None:
+    match event:
+        case RunStarted():
+            return "The run has started already." if state.agents else None
+        case BallotOpened():
+            return None if isinstance(state.phase, Coordinating) else "A ballot cannot open now."
+        case WinnerDecided():
+            is_open = isinstance(state.phase, Coordinating | Closing | Balloting)
+            return None if is_open else "The winner is known already."
+        case RunEnded():
+            is_done = isinstance(state.phase, Presented)
+            return None if is_done else "The final answer is not settled yet."
+        case _:
+            assert_never(event)
+
+
+def _objection_to_move(
+    state: RunState, event: AnswerSubmitted | AnswerPublished | AnswerOvertaken | VoteCast
+) -> str | None:
+    stranger = _objection_to_name(state, event.agent)
+    if stranger is not None:
+        return stranger
     match event:
         case AnswerSubmitted():
             return _objection_to_submission(state, event)
         case AnswerPublished():
             return _objection_to_publication(state, event)
+        case AnswerOvertaken(agent=agent, label=label):
+            return _objection_to_storing(state.agents[agent], label)
         case VoteCast():
             return _objection_to_vote(state, event)
-        case MessageSent(to=to) if to is not None and to not in state.agents:
-            return f"There is no {to}. The agents are {_list(list(state.agents))}."
-        case MessageSent():
-            presented = isinstance(state.phase, Presented)
-            return (
-                "The final answer is written; start a new run with continue_from."
-                if presented
-                else None
-            )
-        case AnswerPresented(content=content):
-            if not isinstance(state.phase, Presenting):
-                return "There is no final answer to present now."
-            return None if content.strip() else "The final answer is empty. Write it in full."
-        case BallotOpened():
-            return None if isinstance(state.phase, Coordinating) else "A ballot cannot open now."
-        case RunStarted():
-            return "The run has started already." if state.agents else None
         case _:
-            agent = getattr(event, "agent", None)
-            return f"There is no {agent}." if agent and agent not in state.agents else None
+            assert_never(event)
+
+
+def _objection_to_presentation(state: RunState, event: AnswerPresented) -> str | None:
+    if not isinstance(state.phase, Presenting):
+        return "There is no final answer to present now."
+    presenter = state.phase.decision.presenter
+    if event.agent != presenter or state.agents[event.agent].turn != event.turn:
+        return f"{presenter} presents the final answer, in its own turn."
+    return None if event.content.strip() else "The final answer is empty. Write it in full."
 
 
 def _objection_to_submission(state: RunState, event: AnswerSubmitted) -> str | None:
@@ -157,10 +242,10 @@ def _objection_to_submission(state: RunState, event: AnswerSubmitted) -> str | N
 
 def _objection_to_publication(state: RunState, event: AnswerPublished) -> str | None:
     agent = state.agents[event.agent]
-    if agent.submission is None or agent.submission.label != event.label:
-        return f"{event.label} was not submitted."
-    answers = current_answers(state)
-    equal = find_equal(answers, agent.submission.content, agent.submission.files_digest)
+    stored = agent.submission
+    if stored is None or stored.label != event.label:
+        return _objection_to_storing(agent, event.label)
+    equal = find_equal(current_answers(state), stored.content, stored.files_digest)
     if equal is not None:
         return (
             f"While your answer was being stored, {equal.label} was published and says the same. "
@@ -169,11 +254,18 @@ def _objection_to_publication(state: RunState, event: AnswerPublished) -> str | 
     return None
 
 
+def _objection_to_storing(agent: Agent, label: str) -> str | None:
+    is_under_way = agent.submission is not None and agent.submission.label == label
+    return None if is_under_way else f"{label} was not submitted."
+
+
 def _objection_to_vote(state: RunState, event: VoteCast) -> str | None:
     agent = state.agents[event.agent]
     refusal = _objection_to_turn(state, agent, event.turn)
     if refusal:
         return refusal
+    if state.rules.mode in VOTELESS:
+        return "Nobody votes in this run. Hand in your answer with new_answer."
     targets = vote_targets(state, agent)
     number = state.phase.number if isinstance(state.phase, Balloting) else None
     if event.ballot != number:
@@ -208,11 +300,14 @@ def _objection_to_target(state: RunState, agent: Agent, target: str, targets: li
 def _objection_to_turn(state: RunState, agent: Agent, turn: int) -> str | None:
     if not agent.is_active:
         return "The team goes on without you; your work is kept as a draft."
-    if not isinstance(state.phase, Coordinating | Balloting):
-        return "Coordination is over."
-    if agent.submission is not None or agent.turn != turn:
-        return "This turn is over."
-    return None
+    match state.phase:
+        case Coordinating():
+            has_ended = agent.submission is not None or agent.vote is not None
+        case Balloting(papers=papers, abstained=abstained):
+            has_ended = agent.label in {*abstained, *(paper.voter for paper in papers)}
+        case _:
+            return "Coordination is over."
+    return "This turn is over." if has_ended or agent.turn != turn else None
 
 
 def _vote_instead(state: RunState, agent: Agent) -> str:
@@ -221,9 +316,12 @@ def _vote_instead(state: RunState, agent: Agent) -> str:
     elif agent.novelty_refusals >= NOVELTY_REFUSALS:
         reason = "Three of your texts repeated a peer's."
     else:
-        reason = f"You have handed in {len(agent.answers)} answers, which is your limit."
-    targets = vote_targets(state, agent)
-    return f"{reason} Call vote; you can vote for {_list(targets)}."
+        count = len(agent.answers)
+        noun = "answer" if count == 1 else "answers"
+        reason = f"You have handed in {count} {noun}, which is your limit."
+    if state.rules.mode in VOTELESS:
+        return f"{reason} Nothing more is asked of you."
+    return f"{reason} Call vote; you can vote for {_list(vote_targets(state, agent))}."
 
 
 def _advice(state: RunState, agent: Agent) -> str:

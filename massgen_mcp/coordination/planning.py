@@ -25,8 +25,8 @@ from massgen_mcp.coordination.state import (
     barrier_is_open,
     current_answers,
     may_answer,
+    may_vote,
     submissions_under_way,
-    vote_targets,
 )
 from massgen_mcp.coordination.tally import (
     Verdict,
@@ -65,10 +65,11 @@ def _coordinate(state: RunState) -> Plan:
     late = _latecomers(state)
     if late:
         return Follow(tuple(PassedOver(agent=label, reason=why) for label, why in late))
+    is_open = barrier_is_open(state)  # once: a look at every agent, which each of them would repeat
     turns = tuple(
         Turn(agent=agent.label, number=agent.turn, phase="answer")
         for agent in active_agents(state)
-        if wants_turn(state, agent)
+        if _has_work(state, agent, is_open)
     )
     if turns or submissions_under_way(state):
         return Continue(turns)
@@ -91,14 +92,16 @@ def _latecomers(state: RunState) -> list[tuple[str, str]]:
 
 def wants_turn(state: RunState, agent: Agent) -> bool:
     """Whether an active agent is to be at work now: it can end a turn, and need not wait."""
+    return _has_work(state, agent, barrier_is_open(state))
+
+
+def _has_work(state: RunState, agent: Agent, is_open: bool) -> bool:
     if agent.submission is not None or agent.vote is not None:
         return False
     if not agent.answers:
-        return may_answer(state, agent) or bool(vote_targets(state, agent))
-    if state.rules.mode in {"single", "synthesize"} or not barrier_is_open(state):
-        return False
+        return may_answer(state, agent) or may_vote(state, agent)
     # An author that may vote for nobody waits: asked again it could only compete with itself.
-    return bool(vote_targets(state, agent))
+    return is_open and may_vote(state, agent)
 
 
 def _conclude(state: RunState) -> Plan:

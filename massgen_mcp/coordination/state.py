@@ -13,6 +13,7 @@ from massgen_mcp.coordination.events import (
     CheckResult,
     Kind,
     Member,
+    Mode,
     Outcome,
     Rules,
     WinnerDecided,
@@ -23,6 +24,9 @@ TURN_FAILURES = 2
 
 NOVELTY_REFUSALS = 3
 """Refusals for lack of novelty that leave an agent only the vote."""
+
+VOTELESS: frozenset[Mode] = frozenset({"single", "synthesize"})
+"""The modes in which nobody votes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,7 @@ class Submission:
     """An answer handed in and not yet published."""
 
     label: str
+    turn: int
     content: str
     files_digest: str
 
@@ -175,6 +180,8 @@ class RunState:
     ballot: tuple[BallotPaper, ...] = ()
     """The papers of the ballot, if there was one."""
     degraded: tuple[str, ...] = ()
+    final_text: str | None = None
+    """The presented answer; None while there is none, or where the winner is used as it stands."""
 
 
 def active_agents(state: RunState) -> list[Agent]:
@@ -210,11 +217,22 @@ def vote_targets(state: RunState, agent: Agent) -> list[str]:
         case Balloting(candidates=candidates):
             authors = [label.rpartition(".")[0] for label in candidates]
             return [author for author in authors if author != agent.label]
+        case _ if state.rules.mode in VOTELESS:
+            return []
         case _:
             targets = [other.label for other in state.agents.values() if other.answers]
             if self_votes_are_forbidden(state):
                 targets = [target for target in targets if target != agent.label]
             return targets
+
+
+def may_vote(state: RunState, agent: Agent) -> bool:
+    """Whether there is an agent that this one may vote for, found without listing them all."""
+    if isinstance(state.phase, Balloting) or state.rules.mode in VOTELESS:
+        return bool(vote_targets(state, agent))
+    if any(other.answers for other in state.agents.values() if other.label != agent.label):
+        return True
+    return bool(agent.answers) and not self_votes_are_forbidden(state)
 
 
 def may_answer(state: RunState, agent: Agent) -> bool:

@@ -223,8 +223,6 @@ def _kind(state: RunState, presented: Presented) -> Kind:
     decision = presented.decision
     if decision.kind == "plurality" and decision.winner and is_consensus(state, decision.winner):
         return "consensus"
-    if decision.kind == "synthesized" and presented.content is None:
-        return "exhausted"
     return decision.kind
 
 

@@ -1,8 +1,5 @@
 """One turn of one agent: ask its model until it ends the turn legally, or three tries are gone."""
 
-from collections import Counter
-from dataclasses import dataclass, field
-
 from massgen_mcp.coordination.events import (
     AgentRetired,
     AnswerSubmitted,
@@ -17,27 +14,21 @@ from massgen_mcp.coordination.objections import find_copied, find_equal, find_mi
 from massgen_mcp.coordination.state import (
     Agent,
     Balloting,
-    Coordinating,
-    News,
     RunState,
     current_answers,
-    newest_news,
     vote_targets,
 )
 from massgen_mcp.engine import toolbox
 from massgen_mcp.engine.calls import call_model
 from massgen_mcp.engine.parts import Parts
 from massgen_mcp.engine.prompts import (
-    WRAP_UP,
-    View,
-    news_text,
     system_prompt,
     turn_prompt,
     turn_schema,
     turn_tools,
 )
 from massgen_mcp.engine.publishing import Publisher
-from massgen_mcp.engine.transcript import as_messages
+from massgen_mcp.engine.talk import Talk
 from massgen_mcp.errors import (
     AuthenticationFailed,
     ModelNotFound,
@@ -58,9 +49,6 @@ from massgen_mcp.store.codec import Replied, Said, TurnOpened
 TRIES = 3
 """Illegal ends of a turn that fail it."""
 
-NEWS_PER_TURN = 2
-"""Peers' answers that are pushed into a running turn."""
-
 SAME_NOTICE = 3
 SAME_END = 6
 """The same call with the same result: after so many a notice, after so many the turn ends."""
@@ -68,26 +56,6 @@ SAME_END = 6
 
 class TurnOver(Exception):
     """The turn ended, well or badly; its events are in the journal."""
-
-
-@dataclass(slots=True)
-class _Talk:
-    """Where the turn's conversation stands."""
-
-    opened: UserMessage
-    said: list[Replied | Said]
-    seen: int
-    tries: int = 0
-    tool_calls: int = 0
-    news_given: int = 0
-    heard: set[int] = field(default_factory=set[int])
-    """Places of news that were told out of order; all up to `seen` are known anyway."""
-    wrap_up_given: bool = False
-    repeats: Counter[tuple[str, str, str]] = field(default_factory=Counter[tuple[str, str, str]])
-
-    def messages(self) -> tuple[Message, ...]:
-        """All of it, as the model is sent it."""
-        return (self.opened, *as_messages(self.said))
 
 
 class AgentTurn:
@@ -130,7 +98,7 @@ class AgentTurn:
             self._progress.error = str(error)
             await self._fail(str(error))
 
-    async def _open(self) -> _Talk:
+    async def _open(self) -> Talk:
         """Begin the turn, or take it up where its transcript ends."""
         number = self._turn.number
         if self._transcript.opening(number) is None:
@@ -139,18 +107,15 @@ class AgentTurn:
             await self._transcript.write(TurnOpened(turn=number, seq=seq))
         agent = self._opening.agents[self._label]
         prompt = turn_prompt(self._parts.spec, self._opening, agent, number, self._turn.phase)
-        said = self._transcript.conversation(number)
-        seen = newest_news(self._opening, self._label)
-        talk = _Talk(opened=UserMessage(text=prompt), said=said, seen=seen)
-        for record in said:
-            if isinstance(record, Said):
-                talk.seen = record.seen
-                talk.tries += record.is_try
-                if isinstance(record.message, ToolMessage):
-                    talk.tool_calls += len(record.message.results)
-        return talk
+        return Talk(
+            parts=self._parts,
+            turn=self._turn,
+            opening=self._opening,
+            opened=UserMessage(text=prompt),
+            said=self._transcript.conversation(number),
+        )
 
-    async def _ask(self, talk: _Talk) -> ModelResponse:
+    async def _ask(self, talk: Talk) -> ModelResponse:
         request = self._request(talk)
         response = await call_model(self._parts, request)
         talk.said.append(
@@ -159,10 +124,10 @@ class AgentTurn:
         self._progress.move(forward=True)
         return response
 
-    def _request(self, talk: _Talk) -> ModelRequest:
+    def _request(self, talk: Talk) -> ModelRequest:
         state, agent, phase = self._state, self._agent, self._turn.phase
         json_style = self._spec.tool_style == "json_schema"
-        targets = self._shown_targets(talk)
+        targets = talk.shown_targets()
         configured = self._spec.options.get("max_output_tokens")
         bound = configured if isinstance(configured, int) else None
         return ModelRequest(
@@ -177,13 +142,7 @@ class AgentTurn:
             max_output_tokens=self._parts.budget.output_bound(self._label, bound),
         )
 
-    def _shown_targets(self, talk: _Talk) -> list[str]:
-        """Whom the agent may vote for, among those whose answers it has been shown."""
-        state = self._state
-        shown = {news.author for news in state.news[: talk.seen] if news.is_answer}
-        return [target for target in vote_targets(state, self._agent) if target in shown]
-
-    async def _act_on(self, talk: _Talk, response: ModelResponse) -> None:
+    async def _act_on(self, talk: Talk, response: ModelResponse) -> None:
         calls = toolbox.calls_of(response)
         terminal = [call for call in calls if toolbox.is_terminal(call)]
         if not calls:
@@ -203,7 +162,7 @@ class AgentTurn:
             return "Your reply was cut off before any call. End the turn with a shorter one."
         return "Your reply made no call, so nobody sees it. End the turn with new_answer or vote."
 
-    async def _end(self, talk: _Talk, calls: tuple[ToolCall, ...], call: ToolCall) -> None:
+    async def _end(self, talk: Talk, calls: tuple[ToolCall, ...], call: ToolCall) -> None:
         wish = toolbox.read_wish(call)
         match wish:
             case toolbox.Unusable(words=words):
@@ -226,7 +185,7 @@ class AgentTurn:
         return None
 
     async def _submit(
-        self, talk: _Talk, calls: tuple[ToolCall, ...], wish: toolbox.NewAnswer
+        self, talk: Talk, calls: tuple[ToolCall, ...], wish: toolbox.NewAnswer
     ) -> None:
         refusal = await self._write_files(wish)
         if refusal is not None:
@@ -259,7 +218,7 @@ class AgentTurn:
             await journal.try_append(refused)
         await self._refuse(talk, calls, words)
 
-    async def _vote(self, talk: _Talk, calls: tuple[ToolCall, ...], wish: toolbox.VoteWish) -> None:
+    async def _vote(self, talk: Talk, calls: tuple[ToolCall, ...], wish: toolbox.VoteWish) -> None:
         journal = self._parts.journal
         state = journal.tip
         target, version = toolbox.name_agent(state, wish.target)
@@ -303,7 +262,7 @@ class AgentTurn:
         return agent if is_other and has_answer else None
 
     async def _present(
-        self, talk: _Talk, calls: tuple[ToolCall, ...], wish: toolbox.NewAnswer
+        self, talk: Talk, calls: tuple[ToolCall, ...], wish: toolbox.NewAnswer
     ) -> None:
         if not wish.content.strip():
             await self._refuse(talk, calls, "The final answer is empty. Write it in full.")
@@ -315,10 +274,10 @@ class AgentTurn:
         await self._publisher.present(self._label, self._turn.number, wish.content)
         raise TurnOver
 
-    async def _read(self, talk: _Talk, calls: tuple[ToolCall, ...]) -> None:
+    async def _read(self, talk: Talk, calls: tuple[ToolCall, ...]) -> None:
         """Answer calls that do not end the turn."""
         limit = self._parts.spec.settings.limits.tool_calls_per_turn
-        view = self._view(talk)
+        view = talk.view()
         results: list[ToolResult] = []
         is_try = False
         for call in calls:
@@ -338,7 +297,7 @@ class AgentTurn:
             )
         await self._say(talk, results, is_try=is_try)
 
-    async def _note_repeat(self, talk: _Talk, call: ToolCall, content: str) -> str:
+    async def _note_repeat(self, talk: Talk, call: ToolCall, content: str) -> str:
         key = (call.name, call.arguments, content)
         talk.repeats[key] += 1
         count = talk.repeats[key]
@@ -352,19 +311,19 @@ class AgentTurn:
             else ""
         )
 
-    def _offered(self, talk: _Talk) -> list[str]:
-        targets = self._shown_targets(talk)
+    def _offered(self, talk: Talk) -> list[str]:
+        targets = talk.shown_targets()
         return [t.name for t in turn_tools(self._state, self._agent, self._turn.phase, targets)]
 
-    async def _refuse(self, talk: _Talk, calls: tuple[ToolCall, ...], words: str) -> None:
+    async def _refuse(self, talk: Talk, calls: tuple[ToolCall, ...], words: str) -> None:
         await self._tell(talk, calls, words, is_try=True)
 
     async def _tell(
-        self, talk: _Talk, calls: tuple[ToolCall, ...], words: str, *, is_try: bool
+        self, talk: Talk, calls: tuple[ToolCall, ...], words: str, *, is_try: bool
     ) -> None:
         """Answer a wish to end the turn in words, with all that is new, and ask again."""
         await self._parts.journal.wait_until_settled()
-        missed = "" if is_try else self._missed(talk)
+        missed = "" if is_try else talk.tell_missed()
         results = [
             ToolResult(
                 call_id=call.id,
@@ -376,44 +335,15 @@ class AgentTurn:
         ]
         await self._say(talk, results, words=words, is_try=is_try)
 
-    def _missed(self, talk: _Talk) -> str:
-        """Everything that the agent has not been shown; it has, after this."""
-        current = {answer.label for answer in current_answers(self._state)}
-        fresh = [
-            news
-            for place, news in self._unheard(talk)
-            if news.name in current or not news.is_answer
-        ]
-        talk.seen = newest_news(self._state, self._label)
-        return news_text(self._view(talk), fresh)
-
-    def _unheard(self, talk: _Talk) -> list[tuple[int, News]]:
-        """News for this agent that came after what it has seen, by place."""
-        return [
-            (place, news)
-            for place, news in enumerate(self._state.news[talk.seen :], start=talk.seen + 1)
-            if news.to in {None, self._label} and place not in talk.heard
-        ]
-
-    def _view(self, talk: _Talk) -> View:
-        """What this agent may see: before its first answer, only what its turn opened with."""
-        is_first = not self._agent.answers and not self._shown_targets(talk)
-        return View(
-            state=self._opening if is_first else self._state,
-            agent=self._agent,
-            turn=self._turn.number,
-            coordination=self._parts.spec.settings.coordination,
-        )
-
     async def _say(
         self,
-        talk: _Talk,
+        talk: Talk,
         results: list[ToolResult],
         *,
         words: str = "",
         is_try: bool = False,
     ) -> None:
-        extra = self._notices(talk)
+        extra = talk.notices()
         if is_try:
             talk.tries += 1
             if talk.tries >= TRIES:
@@ -434,47 +364,6 @@ class AgentTurn:
         said = Said(turn=self._turn.number, message=message, seen=talk.seen, is_try=is_try)
         talk.said.append(said)
         await self._transcript.write(said)
-
-    def _notices(self, talk: _Talk) -> str:
-        """The time, peers' news while there is time for it, and the call to wrap up."""
-        limits = self._parts.spec.settings.limits
-        self._parts.clocks.advance(self._parts.clock.now())
-        elapsed = self._parts.clocks.turn_elapsed(self._label, self._turn.number)
-        left = self._parts.clocks.time_left(self._label, self._turn.number)
-        parts = [f"[time: {elapsed:.0f} s of this turn used, {max(0.0, left):.0f} s left]"]
-        is_late = left <= limits.wrap_up_seconds
-        news = "" if is_late else self._news(talk)
-        if news:
-            parts.append(news)
-        if not talk.wrap_up_given and (is_late or self._parts.clocks.is_straggling(self._label)):
-            talk.wrap_up_given = True
-            parts.append(WRAP_UP)
-        return "\n".join(parts)
-
-    def _news(self, talk: _Talk) -> str:
-        """Messages, and peers' answers where the agent may hear of them, not heard before."""
-        state = self._state
-        coordinates = isinstance(state.phase, Coordinating)
-        injects = self._parts.spec.settings.coordination.peer_updates == "inject"
-        may_hear = coordinates and injects and bool(self._agent.answers)
-        current = {answer.label for answer in current_answers(state)}
-        told: list[News] = []
-        is_complete = True
-        for place, news in self._unheard(talk):
-            if not news.is_answer:
-                talk.heard.add(place)
-                told.append(news)
-            elif news.author == self._label or news.name not in current:
-                talk.heard.add(place)
-            elif may_hear and talk.news_given < NEWS_PER_TURN:
-                talk.news_given += 1
-                talk.heard.add(place)
-                told.append(news)
-            else:
-                is_complete = False
-        if is_complete:
-            talk.seen = max(talk.seen, newest_news(state, self._label))
-        return news_text(self._view(talk), told) if told else ""
 
     async def _fail(self, reason: str) -> None:
         self._progress.error = reason

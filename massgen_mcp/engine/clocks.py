@@ -103,9 +103,10 @@ class Clocks:
 
     def time_left(self, agent: str, turn: int) -> float:
         """Seconds until this turn is ended by its own limit or as a straggler."""
+        keys: list[ClockKey] = [("turn", agent, turn), ("straggler", agent, 0)]
         left = [
             clock.limit - clock.elapsed
-            for key in (("turn", agent, turn), ("straggler", agent, 0))
+            for key in keys
             if (clock := self._clocks.get(key)) is not None
         ]
         return min(left, default=self._limits.turn_seconds)

@@ -75,9 +75,9 @@ class Play:
                 tasks.start_soon(self._keep_status, parts)
                 resumed = WorkerStarted(pid=os.getpid(), is_resume=history.seq > 1)
                 await parts.journal.append(resumed)
-                outcome = await runner.run(self._finish)
+                await runner.run(self._finish)
                 tasks.cancel_scope.cancel()
-        return outcome
+        return runner.outcome
 
     async def _finish(self) -> None:
         """Deliver the result while tasks that ignore their cancellation may still be about."""

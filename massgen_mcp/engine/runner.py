@@ -37,6 +37,7 @@ from massgen_mcp.engine.agent import AgentTurn
 from massgen_mcp.engine.journal import Committed
 from massgen_mcp.engine.parts import Parts
 from massgen_mcp.engine.publishing import Publisher
+from massgen_mcp.errors import IllegalEvent
 from massgen_mcp.interfaces import Letter, Mailbox
 
 logger = logging.getLogger(__name__)
@@ -96,7 +97,16 @@ class Runner:
                 pass
         self.wake()
 
-    async def run(self, finish: Callable[[], Awaitable[None]]) -> Outcome:
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome of a run that has ended."""
+        phase = self._parts.journal.state.phase
+        if not isinstance(phase, Ended):
+            msg = "The run has not ended."
+            raise IllegalEvent(msg)
+        return phase.outcome
+
+    async def run(self, finish: Callable[[], Awaitable[None]]) -> None:
         """Play the run to its end, and call `finish` once it is recorded. Raises StoreError.
 
         `finish` is called before the last tasks are waited for: one of them may ignore that it was
@@ -106,18 +116,17 @@ class Runner:
             self._publisher = publisher = Publisher(self._parts, tasks)
             tasks.start_soon(self._read_letters)
             await self._catch_up(publisher)
-            outcome = await self._drive(publisher, tasks)
+            await self._drive(publisher, tasks)
             await self._end_turns()
             await finish()
             tasks.cancel_scope.cancel()
-        return outcome
 
     async def _catch_up(self, publisher: Publisher) -> None:
         """Finish on disk what the journal says was published."""
         for answer in every_answer(self._parts.journal.state):
             await publisher.shelve(answer)
 
-    async def _drive(self, publisher: Publisher, tasks: TaskGroup) -> Outcome:
+    async def _drive(self, publisher: Publisher, tasks: TaskGroup) -> None:
         journal = self._parts.journal
         while True:
             self._wake = anyio.Event()
@@ -127,8 +136,8 @@ class Runner:
                     case Follow(events=events):
                         await journal.append(*events)
                         continue
-                    case Finish(outcome=outcome):
-                        return outcome
+                    case Finish():
+                        return
                     case Continue(turns=turns):
                         self._reconcile(turns, publisher, tasks)
                     case Present(turn=turn):

@@ -19,6 +19,7 @@ from massgen_mcp.engine.prompts import (
 from massgen_mcp.interfaces import FileDraft
 from massgen_mcp.messages import ModelResponse, ToolCall
 
+_KNOWN = TERMINAL | {LIST_ANSWERS, READ_ANSWER}
 _FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 
 
@@ -77,7 +78,7 @@ def _printed_call(text: str) -> ToolCall | None:
     if isinstance(inner, Mapping):
         found = cast("Mapping[str, object]", inner)
     name = found.get("action") or found.get("name") or found.get("tool")
-    if not isinstance(name, str):
+    if not isinstance(name, str) or name not in _KNOWN:
         return None
     arguments = next(
         (found[key] for key in ("arguments", "parameters", "input") if key in found), None
@@ -94,7 +95,8 @@ def _json_object(text: str) -> Mapping[str, object] | None:
     if not text.strip().startswith("{"):
         return None
     try:
-        found: object = json.loads(text)
+        # Small models write line breaks into JSON strings as they are.
+        found: object = json.loads(text, strict=False)
     except (ValueError, RecursionError):
         return None
     return cast("Mapping[str, object]", found) if isinstance(found, dict) else None
@@ -117,8 +119,9 @@ def _read_answer_wish(call: ToolCall, found: Mapping[str, object]) -> NewAnswer 
     if not isinstance(content, str):
         return Unusable(call=call, words="new_answer needs `content`: the whole answer as text.")
     files: list[FileDraft] = []
-    listed = found.get("files") or []
-    for entry in cast("list[object]", listed if isinstance(listed, list) else [listed]):
+    listed: object = found.get("files") or []
+    entries = cast("list[object]", listed if isinstance(listed, list) else [listed])
+    for entry in entries:
         draft = _read_file(entry)
         if draft is None:
             words = "`files` must be a list of {path, content}, both text. Call new_answer again."

@@ -91,5 +91,6 @@ def guard_loop(
 
 
 def _stack_of_main() -> str:
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]  public but for its name
+    frame = frames.get(threading.main_thread().ident or 0)
     return "".join(traceback.format_stack(frame)) if frame is not None else "unknown"

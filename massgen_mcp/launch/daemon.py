@@ -12,9 +12,7 @@ def main(arguments: list[str]) -> None:
     """Become a worker that has no parent but init."""
     if os.fork() > 0:
         os._exit(0)
-    os.execv(
-        sys.executable, [sys.executable, "-P", "-m", "massgen_mcp.launch.worker", *arguments]
-    )
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "massgen_mcp.launch.worker", *arguments])
 
 
 if __name__ == "__main__":

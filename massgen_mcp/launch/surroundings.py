@@ -3,7 +3,6 @@
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from massgen_mcp.config.keys import find_key
 from massgen_mcp.engine.world import World
@@ -49,12 +48,12 @@ def disk_world(home: Home, store: DiskStore, spec: RunSpec) -> World:
         checker=None
         if coordination.check is None
         else CommandChecker(
-            home, run_id, coordination.check, coordination.check_seconds, _scratch(folder)
+            home,
+            run_id,
+            command=coordination.check,
+            seconds=coordination.check_seconds,
+            scratch=folder / "scratch",
         ),
         open_model=open_with_key,
         folder=str(folder),
     )
-
-
-def _scratch(folder: Path) -> Path:
-    return folder / "scratch"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias, assert_never
 
-from massgen_mcp.coordination.events import BallotPaper, Outcome
+from massgen_mcp.coordination.events import Outcome
 from massgen_mcp.coordination.planning import wants_turn
 from massgen_mcp.coordination.state import (
     Active,
@@ -250,32 +250,19 @@ def _next(word: State, run_id: str) -> str:
             assert_never(word)
 
 
-def describe_paper(paper: BallotPaper) -> JsonObject:
-    """One vote with its reason."""
-    return {
-        "voter": paper.voter,
-        "for": paper.target,
-        "answer": paper.answer,
-        "reason": paper.reason,
-        "runner_up": paper.runner_up,
-    }
-
-
 def build_result(
     spec: RunSpec, state: RunState, facts: RunFacts, files: Sequence[str]
 ) -> JsonObject:
     """`result.json`: the answer, how it was chosen, and what it cost."""
     outcome = state.phase.outcome if isinstance(state.phase, Ended) else None
-    votes = (
-        [] if outcome is None else [describe_paper(p) for p in (*outcome.votes, *outcome.ballot)]
-    )
+    described = None if outcome is None else encode_outcome(outcome)
     return {
         "schema_version": SCHEMA_VERSION,
         "run_id": spec.run_id,
         "state": state_of(state, facts),
         "answer": final_text(state),
-        "outcome": None if outcome is None else encode_outcome(outcome),
-        "votes": votes,
+        "outcome": described,
+        "votes": [] if described is None else described["votes"],
         "files": list(files),
         "changes": "none",
         "usage": describe_usage(facts.agents),

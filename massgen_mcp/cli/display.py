@@ -1,0 +1,214 @@
+"""What a person sees of a run: a table that is redrawn, lines of events, and how it ended.
+
+Everything that a model or a provider wrote is data here: control characters are taken out, and
+nothing is read as markup.
+"""
+
+import sys
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+
+import click
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from massgen_mcp.messages import JsonObject, JsonValue
+
+TAIL_CHARS = 2000
+STYLES = {
+    "working": "cyan",
+    "answered": "blue",
+    "voted": "green",
+    "presenting": "magenta",
+    "passed_over": "yellow",
+    "retired": "red",
+    "lapsed": "red",
+}
+
+
+class NewestLines:
+    """The newest line of what each agent's model streams."""
+
+    def __init__(self) -> None:
+        self.tails: dict[str, str] = {}
+
+    def hear(self, label: str, piece: str) -> None:
+        """Take a piece of streamed text in."""
+        self.tails[label] = (self.tails.get(label, "") + piece)[-TAIL_CHARS:]
+
+    def read(self) -> dict[str, str]:
+        """The last line of each agent that is not blank."""
+        return {label: _last_line(tail) for label, tail in self.tails.items()}
+
+
+def plain(text: str) -> str:
+    """One line of text without control characters or marks that turn text around."""
+    spaced = " ".join(text.split())
+    return "".join(
+        char for char in spaced if unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co")
+    )
+
+
+def plain_block(text: str) -> str:
+    """Lines of text without other control characters, for a terminal."""
+    kept = (
+        char for char in text if char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cs")
+    )
+    return "".join(kept)
+
+
+def show_answer(result: JsonObject) -> None:
+    """The answer on stdout: byte for byte into a pipe, made harmless for a terminal."""
+    answer = result["answer"]
+    if isinstance(answer, str):
+        click.echo(plain_block(answer) if sys.stdout.isatty() else answer)
+
+
+def render(status: JsonObject, newest: Mapping[str, str]) -> RenderableType:
+    """The run as it stands: one row for each agent, the tally, time and money."""
+    table = Table(box=None, pad_edge=False, expand=True)
+    for heading in ("agent", "model", "state", "answer", "vote"):
+        table.add_column(heading, no_wrap=True, overflow="ellipsis")
+    table.add_column("s", justify="right", no_wrap=True)
+    table.add_column("USD", justify="right", no_wrap=True)
+    table.add_column("newest line", no_wrap=True, overflow="ellipsis", ratio=1)
+    for agent in rows(status.get("agents")):
+        table.add_row(*_agent_row(agent, newest))
+    return Group(table, Text(_tally_line(status)), Text(_foot_line(status), style="dim"))
+
+
+def rows(value: JsonValue) -> Iterator[JsonObject]:
+    """The mappings in a list of a document."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        yield from (item for item in value if isinstance(item, Mapping))
+
+
+def event_line(event: JsonObject) -> str:
+    """One event as a line: when, what, and the details that fit."""
+    head = {"seq", "at", "run_clock", "type", "v"}
+    details = " ".join(
+        f"{key}={_short(value)}"
+        for key, value in event.items()
+        if key not in head and value not in (None, "", [])
+    )
+    clock = event["run_clock"]
+    seconds = float(clock) if isinstance(clock, int | float) else 0.0
+    return f"{event['seq']!s:>4} {seconds:8.1f}s  {event['type']}  {details}".rstrip()
+
+
+def describe_end(result: JsonObject) -> list[str]:
+    """How the answer was chosen, who voted for what and why, what went wrong, where things are."""
+    outcome = result.get("outcome")
+    lines: list[str] = []
+    if isinstance(outcome, Mapping):
+        lines += _describe_choice(outcome)
+        lines += _describe_votes(outcome.get("votes"), "vote")
+        lines += _describe_votes(outcome.get("ballot"), "ballot")
+        lines += _describe_trouble(outcome)
+    usage = result.get("usage")
+    if isinstance(usage, Mapping):
+        lines.append(f"usage: {_usage(usage)}")
+    paths = result.get("paths")
+    if isinstance(paths, Mapping):
+        lines += [f"{plain(name)}: {plain(str(path))}" for name, path in paths.items() if path]
+    return lines
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.split("\n") if line.strip()]
+    return plain(lines[-1]) if lines else ""
+
+
+def _agent_row(agent: JsonObject, newest: Mapping[str, str]) -> list[Text]:
+    state = _text(agent.get("state"))
+    label = _text(agent.get("id"))
+    line = newest.get(label, "") or _text(agent.get("error"))
+    return [
+        Text(label),
+        Text(_text(agent.get("model"))),
+        Text(state.replace("_", " "), style=STYLES.get(state, "")),
+        Text(_text(agent.get("latest_label"))),
+        Text(_text(agent.get("vote_for"))),
+        Text(_number(agent.get("turn_seconds"), "{:.0f}")),
+        Text(_number(agent.get("cost_usd"), "{:.3f}")),
+        Text(plain(line), style="dim"),
+    ]
+
+
+def _tally_line(status: JsonObject) -> str:
+    counts = [
+        f"{_text(row.get('label') or row.get('agent'))}: {_text(row.get('votes'))}"
+        for row in rows(status.get("tally"))
+    ]
+    return f"votes: {', '.join(counts)}" if counts else "votes: none yet"
+
+
+def _foot_line(status: JsonObject) -> str:
+    parts = [_text(status["state"]).replace("_", " ")]
+    parts.append(_number(status.get("elapsed_seconds"), "{:.0f} s"))
+    usage = status.get("usage")
+    if isinstance(usage, Mapping):
+        parts.append(_usage(usage))
+    parts.append(_text(status["run_id"]))
+    return " · ".join(part for part in parts if part)
+
+
+def _usage(usage: JsonObject) -> str:
+    read, written = (_text(usage.get(key) or 0) for key in ("input_tokens", "output_tokens"))
+    cost = _number(usage.get("cost_usd"), "{:.4f} USD") or "price not known"
+    about = "about " if usage.get("cost_is_estimate") else ""
+    return f"{read} tokens read, {written} written, {about}{cost}"
+
+
+def _describe_choice(outcome: JsonObject) -> Iterator[str]:
+    kind = _text(outcome.get("kind")).replace("_", " ")
+    winner, model = _text(outcome.get("winner_label")), _text(outcome.get("winner_model"))
+    chosen = f"; chosen: {winner} by {model}" if winner else ""
+    yield f"outcome: {kind}{chosen}; decided by: {_text(outcome.get('decided_by'))}"
+    tied = outcome.get("tied")
+    if isinstance(tied, Sequence) and tied:
+        yield f"tied: {', '.join(_text(label) for label in tied)}"
+    behind = outcome.get("distinct_models_behind_winner")
+    if behind is not None:
+        yield f"distinct models behind the winner: {behind}"
+    check = outcome.get("check")
+    if isinstance(check, Mapping):
+        yield f"check: {_text(check.get('status'))}"
+
+
+def _describe_votes(votes: JsonValue, word: str) -> Iterator[str]:
+    for paper in rows(votes):
+        target = _text(paper.get("answer") or paper.get("target"))
+        runner_up = _text(paper.get("runner_up"))
+        second = f" (then {runner_up})" if runner_up else ""
+        reason = _text(paper.get("reason"))
+        yield f"{word}: {_text(paper.get('voter'))} -> {target}{second}: {reason}"
+
+
+def _describe_trouble(outcome: JsonObject) -> Iterator[str]:
+    for key, word in (("retired", "retired"), ("passed_over", "passed over")):
+        for departure in rows(outcome.get(key)):
+            yield f"{word}: {_text(departure.get('agent'))}: {_text(departure.get('reason'))}"
+    degraded = outcome.get("degraded")
+    if isinstance(degraded, Sequence):
+        yield from (f"degraded: {_text(reason)}" for reason in degraded)
+
+
+def _text(value: JsonValue) -> str:
+    return "" if value is None else plain(str(value))
+
+
+def _number(value: JsonValue, form: str) -> str:
+    return form.format(value) if isinstance(value, int | float) else ""
+
+
+def _short(value: JsonValue) -> str:
+    if isinstance(
+        value, Mapping
+    ):  # of a nested value its first field says most: label, kind, status
+        value = next(iter(value.values()), None)
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        return ",".join(_short(item) for item in value)
+    text = plain(str(value))
+    return text if len(text) <= 80 else f"{text[:79]}…"

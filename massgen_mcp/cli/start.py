@@ -1,0 +1,211 @@
+"""The commands that begin a run: `run` in the foreground, `start` detached."""
+
+import functools
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from massgen_mcp.cli.command import (
+    HomeCommand,
+    current_home,
+    json_option,
+    print_json,
+    read_task,
+    tell,
+    warn,
+)
+from massgen_mcp.cli.exits import STOPPED, exit_code
+from massgen_mcp.errors import UsageError
+from massgen_mcp.interfaces import Home, Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOptions:
+    """How a run was asked for on the command line."""
+
+    task: str
+    config: Path | None
+    team: tuple[str, ...]
+    mode: str | None
+    final: str | None
+    check: str | None
+    limit: tuple[str, ...]
+    context: tuple[str, ...]
+    continue_from: str | None
+
+
+OPTIONS = (
+    click.argument("task"),
+    click.option(
+        "--config", type=click.Path(path_type=Path), metavar="FILE", help="A configuration file."
+    ),
+    click.option(
+        "--team",
+        multiple=True,
+        metavar="TEAM",
+        help="@name, provider/model,provider/model,... or a YAML file.",
+    ),
+    click.option("--mode", metavar="MODE", help="vote, quick, synthesize or single."),
+    click.option("--final", metavar="FINAL", help="present, reuse or synthesize."),
+    click.option("--check", metavar="CMD", help="A command that each answer's files must pass."),
+    click.option(
+        "--limit", multiple=True, metavar="NAME=VALUE", help="For example run_seconds=600."
+    ),
+    click.option(
+        "--context", multiple=True, metavar="PATH[:rw]", help="Not in this version: refused."
+    ),
+    click.option("--continue", "continue_from", metavar="RUN", help="Go on from an earlier run."),
+)
+
+
+def task_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The arguments of `run` and `start`, handed over as one TaskOptions."""
+
+    @functools.wraps(command)
+    def gathered(**values: Any) -> None:
+        own = {name: values.pop(name) for name in TaskOptions.__dataclass_fields__}
+        command(TaskOptions(**own), **values)
+
+    for option in reversed(OPTIONS):
+        gathered = option(gathered)
+    return gathered
+
+
+@click.command(cls=HomeCommand)
+@task_options
+@click.option(
+    "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where the answer goes, too."
+)
+@click.option("--quiet", is_flag=True, help="Show nothing but the answer.")
+@json_option
+def run(asked: TaskOptions, output: Path | None, quiet: bool, as_json: bool) -> None:
+    """Work on TASK here and now, and print the answer ('-' reads the task from stdin)."""
+    home = current_home()
+    settings = _settings(asked, home)
+    _check_output(output)
+    import anyio
+
+    from massgen_mcp.app import App
+    from massgen_mcp.cli.display import describe_end, show_answer
+    from massgen_mcp.cli.foreground import play
+
+    app = App(home)
+    started = app.create(
+        read_task(asked.task),
+        settings,
+        ask="terminal" if sys.stdin.isatty() else "nobody",
+        continue_from=app.find(asked.continue_from) if asked.continue_from else None,
+        directory=str(Path.cwd()),
+    )
+    if not quiet:
+        warn(started.warnings)
+        tell(f"run {started.run_id}")
+    try:
+        anyio.run(functools.partial(play, app, started.run_id, quiet=quiet))
+    except KeyboardInterrupt:
+        tell(
+            f"stopped; what was done is kept. Go on with: massgen-mcp resume {started.run_id}\n"
+            f"or read an answer so far: massgen-mcp result {started.run_id} --candidate agent1.1"
+        )
+        raise click.exceptions.Exit(STOPPED) from None
+    result = app.result(started.run_id)
+    answer = result["answer"]
+    if output is not None and isinstance(answer, str):
+        write_whole(output, answer)
+    if as_json:
+        print_json(result)
+    else:
+        show_answer(result)
+    if not quiet:
+        for line in describe_end(result):
+            tell(line)
+    raise click.exceptions.Exit(exit_code(result))
+
+
+@click.command(cls=HomeCommand)
+@task_options
+@click.option("--request-id", metavar="ID", help="The same id again is the same run.")
+@json_option
+def start(asked: TaskOptions, request_id: str | None, as_json: bool) -> None:
+    """Start a run on TASK in the background and say how to follow it."""
+    home = current_home()
+    settings = _settings(asked, home)
+    from massgen_mcp.app import App
+
+    app = App(home)
+    started = app.start(
+        read_task(asked.task),
+        settings,
+        request_id=request_id,
+        continue_from=app.find(asked.continue_from) if asked.continue_from else None,
+        directory=str(Path.cwd()),
+    )
+    warn(started.warnings)
+    if as_json:
+        print_json(
+            {
+                "run_id": started.run_id,
+                "state": started.state,
+                "status_file": started.status_file,
+                "next": started.next,
+            }
+        )
+        return
+    click.echo(f"run_id: {started.run_id}")
+    click.echo(f"status_file: {started.status_file}")
+    click.echo(f"follow: massgen-mcp wait {started.run_id}")
+    click.echo(f"next: {started.next}")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write the file so that a reader sees the whole of it or nothing."""
+    try:
+        descriptor, aside = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(aside).chmod(0o666 & ~umask)
+        Path(aside).replace(path)
+    except OSError as error:
+        message = f"--output {path}: {error.strerror}; name a file in a folder that you can write"
+        raise UsageError(message) from error
+
+
+def _check_output(output: Path | None) -> None:
+    """Refuse, before anything is spent, a file that cannot be written at the end."""
+    if output is None:
+        return
+    folder = output.absolute().parent
+    if output.is_dir() or not os.access(folder, os.W_OK):
+        message = f"--output {output}: not a file in a folder that you can write; name another"
+        raise UsageError(message)
+
+
+def _settings(asked: TaskOptions, home: Home) -> Settings:
+    if asked.context:
+        message = (
+            f"--context {asked.context[0]}: context folders are not in this version; "
+            "put what the agents need into the task"
+        )
+        raise UsageError(message)
+    from massgen_mcp.config.load import Sources, load_settings, parse_limit
+
+    return load_settings(
+        Sources(
+            home=home,
+            directory=Path.cwd(),
+            config=asked.config,
+            team=asked.team,
+            mode=asked.mode,
+            final=asked.final,
+            check=asked.check,
+            limits=dict(parse_limit(text) for text in asked.limit),
+        )
+    )

@@ -1,0 +1,103 @@
+"""Where the keys of models are kept, and how one is found at the moment it is needed."""
+
+import logging
+import stat
+from collections.abc import Mapping
+from io import StringIO
+from pathlib import Path
+
+from dotenv import dotenv_values
+
+from massgen_mcp.config.document import parse_source, read_source
+from massgen_mcp.config.private_file import write_private
+from massgen_mcp.config.problems import validate
+from massgen_mcp.config.resolve import name_agents
+from massgen_mcp.config.schema import Document
+from massgen_mcp.errors import ConfigError
+from massgen_mcp.interfaces import AgentSpec, Home, Settings
+
+logger = logging.getLogger(__name__)
+
+
+def find_key(spec: AgentSpec, home: Home, environ: Mapping[str, str]) -> str | None:
+    """The key of an agent's model, or None if there is none where it should be.
+
+    Looked for in the environment, then in `.env` of the home, then in the file that holds it
+    literally.
+    """
+    if spec.key is None:
+        return None
+    if spec.key.variable is not None:
+        return environ.get(spec.key.variable) or read_stored(home).get(spec.key.variable)
+    if spec.key.file is not None:
+        return _literal_key(Path(spec.key.file), spec.name)
+    return None
+
+
+def find_missing(settings: Settings, home: Home, environ: Mapping[str, str]) -> list[str]:
+    """The variables, each once, whose keys the team needs and that nobody has set."""
+    missing = [
+        spec.key.variable or f"the key of {spec.name}"
+        for spec in settings.agents
+        if spec.key is not None and find_key(spec, home, environ) is None
+    ]
+    return list(dict.fromkeys(missing))
+
+
+def require_keys(settings: Settings, home: Home, environ: Mapping[str, str]) -> None:
+    """Refuse, before anything starts, a team that lacks keys. Raises ConfigError naming them all."""
+    missing = find_missing(settings, home, environ)
+    if missing:
+        message = (
+            f"no key in {', '.join(missing)}; set it in the environment or in {key_file(home)} "
+            "(`massgen-mcp config init` writes that file), or choose another team"
+        )
+        raise ConfigError(message)
+
+
+def key_file(home: Home) -> Path:
+    """The file of the home that holds keys."""
+    return home.path / ".env"
+
+
+def read_stored(home: Home) -> dict[str, str]:
+    """The names and keys in `.env` of the home."""
+    path = key_file(home)
+    if not path.exists():
+        return {}
+    source = read_source(path)
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
+        logger.warning("%s can be read by others; run: chmod 600 %s", path, path)
+    try:
+        text = source.content.decode()
+    except UnicodeDecodeError as error:
+        message = f"{path} is not UTF-8 text; write it anew with `massgen-mcp config init`"
+        raise ConfigError(message) from error
+    values = dotenv_values(stream=StringIO(text), interpolate=False)
+    return {name: value for name, value in values.items() if value}
+
+
+def store_key(home: Home, variable: str, key: str) -> None:
+    """Put the key into `.env` of the home, mode 0600; its other lines stay as they are."""
+    if not key.isprintable() or not key.isascii() or " " in key:
+        message = "a key is one word of plain characters; paste it again, without line breaks"
+        raise ConfigError(message)
+    path = key_file(home)
+    lines = read_source(path).content.decode().split("\n") if path.exists() else []
+    while lines and not lines[-1]:
+        lines.pop()
+    kept = [line for line in lines if _variable_of(line) != variable]
+    quoted = key.replace("\\", "\\\\").replace("'", "\\'")
+    write_private(path, "\n".join([*kept, f"{variable}='{quoted}'", ""]))
+
+
+def _variable_of(line: str) -> str:
+    return line.partition("=")[0].strip().removeprefix("export ").strip()
+
+
+def _literal_key(path: Path, name: str) -> str | None:
+    document = validate(parse_source(read_source(path)), str(path))
+    if not isinstance(document, Document) or document.agents is None:
+        return None
+    named = zip(name_agents(document.agents), document.agents, strict=True)
+    return next((agent.api_key for found, agent in named if found == name), None)

@@ -1,0 +1,223 @@
+"""Validated files, one laid over the other, as the values that the engine works with."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from massgen_mcp.config.problems import Problem
+from massgen_mcp.config.schema import (
+    VARIABLE,
+    AgentSection,
+    CoordinationSection,
+    Document,
+    LimitsSection,
+)
+from massgen_mcp.config.teams import default_names
+from massgen_mcp.interfaces import (
+    AgentSpec,
+    CoordinationSpec,
+    KeySource,
+    Limits,
+    Price,
+    Settings,
+)
+from massgen_mcp.providers.registry import describe_key, is_loopback, price_of
+
+OPENAI_HOST = "api.openai.com"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """One validated file; `folder` is where its relative paths start."""
+
+    file: str
+    folder: Path
+    document: Document
+
+    @property
+    def names_team(self) -> bool:
+        """Whether it says who works."""
+        return self.document.agents is not None or self.document.team is not None
+
+
+def resolve(layers: Sequence[Layer]) -> Settings | list[Problem]:
+    """What the layers amount to, the last one winning, or all that is wrong with it."""
+    team = next((layer for layer in reversed(layers) if layer.document.agents is not None), None)
+    sections = (team.document.agents or []) if team else []
+    names = name_agents(sections)
+    specs = tuple(
+        _spec(section, name, team)
+        for section, name in zip(sections, names, strict=True)
+        if team is not None
+    )
+    coordination = _merge_coordination(layers)
+    limits = merge_limits(layers)
+    unpriced = [spec.name for spec in specs if price_of(spec) is None]
+    if unpriced and not _sets(layers, "limits", "max_usd"):
+        limits = replace(limits, max_usd=None)
+    problems = [
+        *_find_in_team(team, specs),
+        *_find_in_coordination(layers, coordination, specs),
+        *_find_in_limits(layers, limits, unpriced),
+    ]
+    if problems:
+        return problems
+    return Settings(
+        agents=specs,
+        coordination=coordination,
+        limits=limits,
+        warnings=tuple(_warnings(team, specs)),
+    )
+
+
+def name_agents(sections: Sequence[AgentSection]) -> list[str]:
+    """The agents' names; those without one get a, b, c, ... as far as these are free."""
+    given = {section.name for section in sections}
+    free = (name for name in default_names() if name not in given)
+    return [section.name if section.name is not None else next(free) for section in sections]
+
+
+def merge_limits(layers: Sequence[Layer]) -> Limits:
+    """The limits of the layers over the defaults."""
+    merged: dict[str, object] = {}
+    for layer in layers:
+        merged |= layer.document.limits.model_dump(exclude_unset=True)
+    limits = Limits(**LimitsSection.model_validate(merged).model_dump())
+    return limits if "wrap_up_seconds" in merged else fit_wrap_up(limits)
+
+
+def fit_wrap_up(limits: Limits) -> Limits:
+    """The limits with a wrap-up notice that comes within a turn, however short turns are."""
+    if limits.wrap_up_seconds < limits.turn_seconds:
+        return limits
+    return replace(limits, wrap_up_seconds=limits.turn_seconds / 4)
+
+
+def script_path(model: str, folder: Path) -> tuple[Path, str]:
+    """The file and the role that the model of a scripted agent names."""
+    path, _, role = model.partition("#")
+    return (folder / Path(path).expanduser()).absolute(), role
+
+
+def _merge_coordination(layers: Sequence[Layer]) -> CoordinationSpec:
+    merged: dict[str, object] = {}
+    for layer in layers:
+        merged |= layer.document.coordination.model_dump(exclude_unset=True)
+    whole = CoordinationSection.model_validate(merged)
+    return CoordinationSpec(**whole.model_dump(exclude={"protect", "side_effects"}))
+
+
+def _spec(section: AgentSection, name: str, layer: Layer) -> AgentSpec:
+    model = section.model
+    if section.provider == "scripted" and "script" not in section.options:
+        path, role = script_path(model, layer.folder)
+        model = f"{path}#{role}" if role else str(path)
+    price = section.price
+    return AgentSpec(
+        name=name,
+        provider=section.provider,
+        model=model,
+        base_url=section.base_url,
+        key=_key_source(section, layer),
+        options=section.options,
+        system=section.system,
+        tool_style=section.tool_style,
+        price=Price(**price.model_dump()) if price else None,
+        timeout_seconds=section.timeout_seconds,
+    )
+
+
+def _key_source(section: AgentSection, layer: Layer) -> KeySource | None:
+    if section.api_key is not None:
+        named = VARIABLE.fullmatch(section.api_key)
+        if named:
+            return KeySource(variable=named[1])
+        return KeySource(file=str(Path(layer.file).absolute()))
+    if section.base_url is not None and is_loopback(section.base_url):
+        return None
+    variable = describe_key(section.provider)
+    return KeySource(variable=variable) if variable else None
+
+
+def _find_in_team(team: Layer | None, specs: Sequence[AgentSpec]) -> Iterator[Problem]:
+    if team is None:
+        return
+    first: dict[str, int] = {}
+    for index, spec in enumerate(specs):
+        place = f"agents[{index}]"
+        if spec.name in first:
+            words = (
+                f"{spec.name!r} is also the name of agents[{first[spec.name]}]; names are unique"
+            )
+            yield Problem(file=team.file, place=f"{place}.name", words=words)
+        first.setdefault(spec.name, index)
+        if spec.provider == "scripted" and "script" not in spec.options:
+            path, _ = script_path(spec.model, team.folder)
+            if not path.is_file():
+                words = f"there is no script at {path}; a relative path starts at {team.folder}"
+                yield Problem(file=team.file, place=f"{place}.model", words=words)
+
+
+def _find_in_coordination(
+    layers: Sequence[Layer], coordination: CoordinationSpec, specs: Sequence[AgentSpec]
+) -> Iterator[Problem]:
+    if coordination.self_votes == "forbid" and len(specs) == 2:
+        words = "forbid needs three agents, and the team has two; add one, or write allow"
+        yield _problem(layers, "coordination", "self_votes", words)
+    names = [spec.name for spec in specs]
+    presenter = coordination.presenter
+    if specs and presenter is not None and presenter not in names:
+        words = f"{presenter!r} is no agent of the team; its agents are {', '.join(names)}"
+        yield _problem(layers, "coordination", "presenter", words)
+
+
+def _find_in_limits(
+    layers: Sequence[Layer], limits: Limits, unpriced: Sequence[str]
+) -> Iterator[Problem]:
+    if limits.wrap_up_seconds >= limits.turn_seconds:
+        words = (
+            f"{limits.wrap_up_seconds:g} is no less than turn_seconds ({limits.turn_seconds:g}); "
+            "the notice must come within the turn"
+        )
+        yield _problem(layers, "limits", "wrap_up_seconds", words)
+    if unpriced and limits.max_usd is not None:
+        words = (
+            f"cannot be kept: the price of {', '.join(unpriced)} is not known; "
+            "give that agent `price: {input: ..., output: ...}` (USD per million tokens), "
+            "or write max_usd: null and use max_tokens"
+        )
+        yield _problem(layers, "limits", "max_usd", words)
+
+
+def _problem(
+    layers: Sequence[Layer], section: Literal["coordination", "limits"], key: str, words: str
+) -> Problem:
+    setters = [layer.file for layer in layers if _sets([layer], section, key)]
+    file = setters[-1] if setters else layers[-1].file
+    return Problem(file=file, place=f"{section}.{key}", words=words)
+
+
+def _sets(layers: Sequence[Layer], section: Literal["coordination", "limits"], key: str) -> bool:
+    return any(
+        key in layer.document.coordination.model_fields_set
+        if section == "coordination"
+        else key in layer.document.limits.model_fields_set
+        for layer in layers
+    )
+
+
+def _warnings(team: Layer | None, specs: Sequence[AgentSpec]) -> Iterator[str]:
+    for spec, section in zip(specs, (team.document.agents or []) if team else [], strict=True):
+        if spec.key is not None and spec.key.file is not None:
+            yield (
+                f"{spec.key.file}: the key of agent {spec.name!r} stands in the file itself; "
+                "better: api_key: ${NAME} and the key in the environment or in .env of the home"
+            )
+        host = urlsplit(section.base_url).hostname if section.base_url else OPENAI_HOST
+        if spec.key is not None and section.api_key is None and host != OPENAI_HOST:
+            yield (
+                f"agent {spec.name!r} sends ${spec.key.variable} to {host}; "
+                "if that is not its key, name the right one: api_key: ${NAME}"
+            )

@@ -1,0 +1,159 @@
+"""What a provider's refusal means: from status, code and words to the tree of errors."""
+
+import email.utils
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from massgen_mcp.errors import (
+    AuthenticationFailed,
+    BadRequest,
+    ContextOverflow,
+    ModelNotFound,
+    ProviderError,
+    ProviderTimeout,
+    ProviderTrouble,
+    ProviderUnavailable,
+    RateLimited,
+    ReplyMalformed,
+    ReplyRefused,
+)
+
+_LONGEST_WORDS = 500
+
+_BY_STATUS: dict[int, type[ProviderError]] = {
+    400: BadRequest,
+    401: AuthenticationFailed,
+    403: AuthenticationFailed,
+    404: ModelNotFound,
+    408: ProviderTimeout,
+    409: RateLimited,
+    413: ContextOverflow,
+    422: BadRequest,
+    429: RateLimited,
+}
+
+_BY_CODE: dict[str, type[ProviderError]] = {
+    "content_filter": ReplyRefused,
+    "content_policy_violation": ReplyRefused,
+    "context_length_exceeded": ContextOverflow,
+    "invalid_api_key": AuthenticationFailed,
+    "model_not_found": ModelNotFound,
+    "rate_limit_exceeded": RateLimited,
+}
+
+_TOO_LONG = re.compile(
+    r"context[ _-](length|window|size)|maximum context|context_length_exceeded"
+    r"|prompt is too long|too many tokens|exceeds? the (model|available) ",
+    re.IGNORECASE,
+)
+
+_NEXT: dict[type[ProviderError], str] = {
+    AuthenticationFailed: "Give {variable} a key that may use this model, or point `api_key` of agent {agent!r} to another variable.",
+    ModelNotFound: "Check `model` and `base_url` of agent {agent!r}: another model, or an endpoint that serves this one by Chat Completions.",
+    BadRequest: "Check `model` and `options` of agent {agent!r}; a server without tool calls needs `tool_style: json_schema`.",
+    ContextOverflow: "Give agent {agent!r} a `model` that reads more, or lower `coordination.excerpt_chars`.",
+    ReplyRefused: "Reword the task, or give agent {agent!r} another `model`.",
+    ReplyMalformed: "Check `base_url` of agent {agent!r}: it must lead to an endpoint for Chat Completions.",
+    RateLimited: "Wait, lower `limits.concurrent_calls`, or raise the limit of the account.",
+    ProviderTimeout: "Raise `timeout_seconds` of agent {agent!r}, or use a faster `model`.",
+    ProviderUnavailable: "Try again later, or check `base_url` of agent {agent!r}.",
+}
+
+_SAYS: dict[type[ProviderError], str] = {
+    AuthenticationFailed: "does not accept the key",
+    ModelNotFound: "does not know the model or the endpoint",
+    BadRequest: "does not accept the request",
+    ContextOverflow: "cannot read a request of this length",
+    ReplyRefused: "declined to answer",
+    ReplyMalformed: "sent what is not a reply",
+    RateLimited: "takes no more requests for now",
+    ProviderTimeout: "did not answer in time",
+    ProviderUnavailable: "fails or cannot be reached",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Who was asked, as error texts name it; `key` is here only to be struck from their words."""
+
+    provider: str
+    agent: str
+    model: str
+    base_url: str
+    key_variable: str
+    key: str | None = field(default=None, repr=False)
+
+    def quote(self, words: str) -> str:
+        """The provider's own words on one line, cut to a readable length and without the key."""
+        if self.key is not None and len(self.key) >= 4:
+            words = words.replace(self.key, "[key]")
+        if "<html" in words.lower() or "<!doctype" in words.lower():
+            title = re.search(r"<title>(.*?)</title>", words, re.IGNORECASE | re.DOTALL)
+            words = "an HTML page" + (f" titled {title[1].strip()!r}" if title else "")
+        words = " ".join(words.split())
+        return words if len(words) <= _LONGEST_WORDS else words[:_LONGEST_WORDS] + "..."
+
+    def describe(self) -> str:
+        """Provider, model and address."""
+        return f"{self.provider} model {self.model!r} at {self.base_url}"
+
+
+def failure_of(
+    endpoint: Endpoint,
+    words: str,
+    *,
+    status: int | None = None,
+    code: str = "",
+    retry_after: float | None = None,
+) -> ProviderError:
+    """The error that this refusal is; without a status, the code decides."""
+    return failure(endpoint, _class_of(status, code, words), words, status, retry_after)
+
+
+def failure(
+    endpoint: Endpoint,
+    kind: type[ProviderError],
+    words: str,
+    status: int | None = None,
+    retry_after: float | None = None,
+) -> ProviderError:
+    """An error of this kind, in words that say who, what and what to do next."""
+    number = "" if status is None else f" ({status})"
+    following = _NEXT[kind].format(agent=endpoint.agent, variable=endpoint.key_variable)
+    quoted = endpoint.quote(words)
+    said = f": {quoted}" if quoted else ""
+    text = f"{endpoint.describe()} {_SAYS[kind]}{number}{said.rstrip('.')}. {following}"
+    if issubclass(kind, ProviderTrouble):
+        return kind(text, retry_after=retry_after)
+    return kind(text)
+
+
+def _class_of(status: int | None, code: str, words: str) -> type[ProviderError]:
+    if status is None and code.isdigit():
+        status = int(code)
+    if code in _BY_CODE:
+        return _BY_CODE[code]
+    # Some servers answer an overlong request with 500.
+    if status in (None, 400, 413, 422, 500) and _TOO_LONG.search(words):
+        return ContextOverflow
+    if status in _BY_STATUS:
+        return _BY_STATUS[status]
+    if status is None or status >= 500:
+        return ProviderUnavailable
+    return BadRequest
+
+
+def retry_after_of(headers: Mapping[str, str]) -> float | None:
+    """The wait in seconds that the reply asks for; headers may give seconds or a date."""
+    milliseconds = headers.get("retry-after-ms", "")
+    if re.fullmatch(r"\d+(\.\d+)?", milliseconds):
+        return float(milliseconds) / 1000
+    value = headers.get("retry-after", "").strip()
+    if re.fullmatch(r"\d+(\.\d+)?", value):
+        return float(value)
+    parsed = email.utils.parsedate_tz(value) if value else None
+    if parsed is None:
+        return None
+    return max(0.0, email.utils.mktime_tz(parsed) - time.time())

@@ -1,0 +1,170 @@
+"""What the tools say, small enough for every host: pure functions from documents to replies."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from massgen_mcp.messages import JsonObject, JsonValue
+
+REPLY_BYTES = 8_000
+"""A reply is at most this large unless `max_chars` asks for more; hosts cut what is larger."""
+
+EVENTS_PER_PAGE = 20
+AGENTS_PER_PAGE = 10
+TEXT_CHARS = 240
+
+
+def size_of(reply: JsonObject) -> int:
+    """Bytes of a reply as it is sent."""
+    return len(compact(reply).encode())
+
+
+def compact(reply: JsonObject) -> str:
+    """A reply as JSON text."""
+    return json.dumps(reply, ensure_ascii=False, separators=(",", ":"))
+
+
+def summarize(status: JsonObject) -> JsonObject:
+    """The status without what only a close look needs."""
+    rows = cast("Sequence[JsonObject]", status["agents"])
+    kept = {key: value for key, value in status.items() if key not in {"agents", "limits", "tally"}}
+    outcome = status.get("outcome")
+    tally = cast("Sequence[JsonValue]", status["tally"])
+    return {
+        **kept,
+        "outcome": describe_outcome(cast("JsonObject", outcome)) if outcome else None,
+        "agents": [
+            {key: row[key] for key in ("id", "state", "latest_label", "vote_for")}
+            for row in rows[:AGENTS_PER_PAGE]
+        ],
+        "tally": tally[:AGENTS_PER_PAGE],
+    }
+
+
+def describe_outcome(outcome: JsonObject) -> JsonObject:
+    """How a run ended, without the papers."""
+    dropped = {"votes", "ballot", "schema_version"}
+    kept = {key: value for key, value in outcome.items() if key not in dropped}
+    check = outcome.get("check")
+    return {**kept, "check": check["status"] if isinstance(check, Mapping) else None}
+
+
+def page_of_agents(status: JsonObject, cursor: int) -> JsonObject:
+    """Ten agents in full."""
+    rows = cast("Sequence[JsonObject]", status["agents"])
+    page = [_cut_texts(row) for row in rows[cursor : cursor + AGENTS_PER_PAGE]]
+    more = cursor + AGENTS_PER_PAGE < len(rows)
+    return {
+        "run_id": status["run_id"],
+        "state": status["state"],
+        "agents": page,
+        "next_cursor": cursor + AGENTS_PER_PAGE if more else None,
+        "next": status["next"],
+    }
+
+
+def page_of_events(run_id: str, events: Sequence[JsonObject], cursor: int) -> JsonObject:
+    """Events after number `cursor`, their texts cut."""
+    page: list[JsonValue] = []
+    last = cursor
+    for event in events[:EVENTS_PER_PAGE]:
+        row = _cut_texts({key: value for key, value in event.items() if key != "outcome"})
+        reply: JsonObject = {"events": [*page, row]}
+        if page and size_of(reply) > REPLY_BYTES - 500:
+            break
+        page.append(row)
+        last = cast("int", event["seq"])
+    more = len(page) < len(events)
+    return {
+        "run_id": run_id,
+        "events": page,
+        "next_cursor": last if more else None,
+        "note": f"Texts are cut at {TEXT_CHARS} characters; the journal in the run's folder has all.",
+    }
+
+
+def _cut_texts(row: JsonObject) -> dict[str, JsonValue]:
+    return {key: _cut(value) for key, value in row.items()}
+
+
+def _cut(value: JsonValue) -> JsonValue:
+    if isinstance(value, str) and len(value) > TEXT_CHARS:
+        return value[:TEXT_CHARS] + "…"
+    if isinstance(value, Mapping):
+        return _cut_texts(value)
+    if isinstance(value, list | tuple):
+        return [_cut(item) for item in value[:AGENTS_PER_PAGE]]
+    return value
+
+
+def describe_changes(events: Sequence[JsonObject]) -> list[JsonValue]:
+    """What happened, a line an event, for a reader who waits."""
+    lines = [line for event in events if (line := _line_of(event)) is not None]
+    if len(lines) > EVENTS_PER_PAGE:
+        left = len(lines) - EVENTS_PER_PAGE
+        lines = [f"({left} earlier events left out)", *lines[-EVENTS_PER_PAGE:]]
+    return [*lines]
+
+
+def _line_of(event: JsonObject) -> str | None:
+    agent, kind = event.get("agent"), event["type"]
+    match kind:
+        case "answer_published":
+            check = event.get("check")
+            verdict = f" (check {check['status']})" if isinstance(check, Mapping) else ""
+            return f"{event['label']} was published{verdict}"
+        case "vote_cast":
+            return f"{agent} voted for {event['answer']}"
+        case "vote_overtaken":
+            return f"{agent}'s vote came too late for {event['by']}"
+        case "turn_failed":
+            return f"a turn of {agent} failed: {_cut(event['reason'])}"
+        case "agent_retired" | "passed_over":
+            return f"{agent} {str(kind).replace('_', ' ')}: {_cut(event['reason'])}"
+        case "ballot_opened" | "barrier_lifted" | "run_limit" | "finish_asked" | "cancel_asked":
+            return str(kind).replace("_", " ")
+        case "winner_decided":
+            return f"winner {event['winner']}, decided by {event['decided_by']}"
+        case "answer_presented":
+            return "the final answer was written"
+        case "presentation_failed":
+            return f"the winning answer is used as it stands: {_cut(event['reason'])}"
+        case _:
+            return None
+
+
+def page_of_answer(result: JsonObject, offset: int, max_chars: int | None) -> JsonObject:
+    """A piece of the answer with how it was chosen; the piece shrinks until the reply fits.
+
+    With `max_chars` the piece is that long, whatever its size.
+    """
+    answer = str(result["answer"] or "")
+    head = {key: value for key, value in result.items() if key not in {"answer", "schema_version"}}
+    outcome = result.get("outcome")
+    if isinstance(outcome, Mapping):
+        head["outcome"] = describe_outcome(outcome)
+    if "votes" in head:
+        votes = cast("Sequence[JsonObject]", head["votes"])
+        head["votes"] = [_cut_texts(vote) for vote in votes[:AGENTS_PER_PAGE]]
+    if "files" in head:
+        files = cast("Sequence[JsonValue]", head["files"])
+        head["files"] = files[:EVENTS_PER_PAGE]
+        head["files_total"] = len(files)
+    if offset:
+        head = {"run_id": result["run_id"]}
+    length = REPLY_BYTES if max_chars is None else max_chars
+    reply = _with_piece(head, answer, offset, length)
+    while max_chars is None and size_of(reply) > REPLY_BYTES and length > 1:
+        length = max(1, min(length - 1, length - (size_of(reply) - REPLY_BYTES) // 4))
+        reply = _with_piece(head, answer, offset, length)
+    return reply
+
+
+def _with_piece(head: JsonObject, answer: str, offset: int, length: int) -> JsonObject:
+    end = min(len(answer), offset + length)
+    return {
+        **head,
+        "answer": answer[offset:end],
+        "answer_chars": len(answer),
+        "next_offset": end if end < len(answer) else None,
+    }

@@ -1,0 +1,256 @@
+"""Runs as folders of files: append-only streams, and whole documents."""
+
+import hashlib
+import os
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from massgen_mcp.errors import CorruptRun, StoreError
+from massgen_mcp.interfaces import Home, Line
+from massgen_mcp.store.files import (
+    check_name,
+    check_run_id,
+    delete_tree,
+    is_run_id,
+    make_folder,
+    make_folder_soon,
+    no_such_run,
+    sync_data,
+    sync_folder,
+    translated,
+    write_aside,
+    write_fully,
+    write_whole,
+)
+
+OPEN_STREAMS: Final = 128
+"""Streams kept open at a time; a machine may allow a process no more than 256 descriptors."""
+BALLAST_BYTES: Final = 65_536
+_TRASH: Final = ".trash-"
+_CHUNK: Final = 65_536
+_SYNCS_AT_A_TIME: Final = 8
+_WORTH_A_POOL: Final = 4
+
+
+class DiskStore:
+    """The streams, documents and request ids of all runs of a home; threads may share it."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._lock = threading.Lock()
+        self._open: OrderedDict[Path, int] = OrderedDict()
+        self._unsynced: set[Path] = set()
+        self._pool: ThreadPoolExecutor | None = None
+
+    def append(self, run_id: str, lines: Sequence[Line]) -> None:
+        """Write the lines in order and return when they are durable.
+
+        Raises StoreFull; then none of the lines is left in its stream, as far as the disk allows.
+        """
+        folder = self._folder(run_id)
+        paths = [folder / f"{check_name(line.stream)}.jsonl" for line in lines]
+        with self._lock:
+            starts: dict[Path, int] = {}
+            try:
+                for path, line in zip(paths, lines, strict=True):
+                    with translated(path, run_id):
+                        descriptor = self._descriptor(path)
+                        starts.setdefault(path, os.fstat(descriptor).st_size)
+                        write_fully(descriptor, line.text.encode("utf-8", "replace") + b"\n")
+                with translated(folder, run_id):
+                    self._sync(list(starts))
+            except StoreError:
+                for path, size in starts.items():
+                    with suppress(OSError):
+                        os.ftruncate(self._descriptor(path), size)
+                    # Should the cut have failed, opening it again repairs it.
+                    if path in self._open:
+                        os.close(self._open.pop(path))
+                raise
+
+    def read(self, run_id: str, stream: str) -> list[str]:
+        """The whole lines of a stream; a line cut short by a crash is left out."""
+        path = self._folder(run_id) / f"{check_name(stream)}.jsonl"
+        with translated(path):
+            try:
+                data = path.read_bytes()
+            except FileNotFoundError:
+                return []
+        try:
+            # Not splitlines: text may hold U+2028 and its like.
+            return data[: data.rfind(b"\n") + 1].decode().split("\n")[:-1]
+        except UnicodeDecodeError as error:
+            msg = f"{path} is not UTF-8 ({error}). It was damaged or edited; restore the file."
+            raise CorruptRun(msg) from error
+
+    def list(self) -> list[str]:
+        """The ids of all runs, newest first; a damaged run is listed like any other."""
+        with translated(self._home.runs):
+            try:
+                with os.scandir(self._home.runs) as entries:
+                    found = [
+                        entry.name
+                        for entry in entries
+                        if is_run_id(entry.name) and entry.is_dir(follow_symlinks=False)
+                    ]
+            except FileNotFoundError:
+                return []
+        return sorted(found, reverse=True)
+
+    def put(self, run_id: str, name: str, text: str) -> None:
+        """Replace the document as a whole; readers see the old one or the new."""
+        path = self._folder(run_id) / check_name(name)
+        with translated(path, run_id):
+            make_folder(path.parent)
+            write_whole(path, text.encode("utf-8", "replace"))
+
+    def get(self, run_id: str, name: str) -> str | None:
+        """The document, or None."""
+        path = self._folder(run_id) / check_name(name)
+        with translated(path):
+            try:
+                return path.read_bytes().decode()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            except UnicodeDecodeError as error:
+                msg = f"{path} is not UTF-8 ({error}). It was damaged or edited; restore the file."
+                raise CorruptRun(msg) from error
+
+    def remove(self, run_id: str) -> None:
+        """Delete the run with all that belongs to it, request ids included.
+
+        Raises RunNotFound.
+        """
+        folder = self._folder(run_id)
+        trash = self._home.runs / f"{_TRASH}{run_id}-{secrets.token_hex(4)}"
+        with self._lock, translated(folder):
+            for path in [path for path in self._open if path.is_relative_to(folder)]:
+                os.close(self._open.pop(path))
+            try:
+                folder.rename(trash)
+            except FileNotFoundError:
+                raise no_such_run(run_id) from None
+            sync_folder(self._home.runs)
+            self._forget_claims(run_id)
+            # Also what a crash left of earlier ones.
+            for left in self._home.runs.glob(f"{_TRASH}*"):
+                with suppress(OSError):
+                    delete_tree(left)
+
+    def claim(self, request_id: str, run_id: str) -> str:
+        """The run that this request id stands for: `run_id`, unless it was claimed before."""
+        check_run_id(run_id)
+        digest = hashlib.sha256(request_id.encode("utf-8", "surrogatepass")).hexdigest()
+        path = self._requests / digest
+        with translated(path):
+            make_folder(path.parent)
+            aside = write_aside(path, run_id.encode())
+            try:
+                os.link(aside, path)
+            except FileExistsError:
+                return path.read_bytes().decode("utf-8", "replace")
+            finally:
+                aside.unlink()
+            sync_folder(path.parent)
+        return run_id
+
+    def reserve(self, run_id: str) -> None:
+        """Set space aside in the run's folder, for the last records on a full disk."""
+        path = self._folder(run_id) / "ballast"
+        with translated(path, run_id):
+            make_folder(path.parent)
+            # Random bytes take their room on file systems that compress, too.
+            write_whole(path, secrets.token_bytes(BALLAST_BYTES))
+
+    def release(self, run_id: str) -> None:
+        """Give the space that was set aside back to the run."""
+        path = self._folder(run_id) / "ballast"
+        with translated(path, run_id):
+            path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close all streams; they open again when they are needed."""
+        with self._lock:
+            while self._open:
+                os.close(self._open.popitem()[1])
+            if self._pool is not None:
+                self._pool.shutdown()
+                self._pool = None
+
+    def _sync(self, paths: Sequence[Path]) -> None:
+        folders, self._unsynced = self._unsynced, set[Path]()
+        if len(paths) + len(folders) < _WORTH_A_POOL:
+            for folder in folders:
+                sync_folder(folder)
+            for path in paths:
+                sync_data(self._descriptor(path))
+            return
+        # Syncs that run side by side share the disk's time; one after the other each waits for its own.
+        self._pool = self._pool or ThreadPoolExecutor(_SYNCS_AT_A_TIME, "store-sync")
+        list(self._pool.map(sync_folder, folders))
+        for start in range(0, len(paths), OPEN_STREAMS):
+            batch = paths[start : start + OPEN_STREAMS]
+            list(self._pool.map(sync_data, [self._descriptor(path) for path in batch]))
+
+    @property
+    def _requests(self) -> Path:
+        return self._home.path / "requests"
+
+    def _folder(self, run_id: str) -> Path:
+        return self._home.runs / check_run_id(run_id)
+
+    def _descriptor(self, path: Path) -> int:
+        descriptor = self._open.get(path)
+        if descriptor is not None:
+            self._open.move_to_end(path)
+            return descriptor
+        while len(self._open) >= OPEN_STREAMS:
+            os.close(self._open.popitem(last=False)[1])
+        descriptor, to_sync = _open_stream(path)
+        self._unsynced.update(to_sync)
+        self._open[path] = descriptor
+        return descriptor
+
+    def _forget_claims(self, run_id: str) -> None:
+        if not self._requests.is_dir():
+            return
+        for path in self._requests.iterdir():
+            with suppress(FileNotFoundError):
+                if path.read_bytes() == run_id.encode():
+                    path.unlink()
+
+
+def _open_stream(path: Path) -> tuple[int, list[Path]]:
+    flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags)
+    except FileNotFoundError:
+        to_sync = [*make_folder_soon(path.parent), path.parent]
+        descriptor = os.open(path, flags | os.O_CREAT, 0o600)
+        os.fchmod(descriptor, 0o600)
+        return descriptor, to_sync
+    try:
+        _cut_torn_line(descriptor)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor, []
+
+
+def _cut_torn_line(descriptor: int) -> None:
+    end = size = os.fstat(descriptor).st_size
+    while end > 0:
+        start = max(0, end - _CHUNK)
+        newline = os.pread(descriptor, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            end = start + newline + 1
+            break
+        end = start
+    if end < size:
+        os.ftruncate(descriptor, end)

@@ -1,0 +1,174 @@
+"""Files below `$MASSGEN_HOME`: names that stay inside, private modes, durable writes, errors in words."""
+
+import errno
+import os
+import re
+import secrets
+import stat
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from massgen_mcp.errors import RunNotFound, StoreError, StoreFull
+
+_RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+_PART: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+_OPEN_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FULL: Final = {
+    errno.ENOSPC: "free space",
+    errno.EDQUOT: "free space or raise the quota",
+    errno.EROFS: "make it writable",
+    errno.EIO: "repair or replace the disk",
+}
+
+# On macOS there is no fdatasync.
+sync_data = os.fsync if sys.platform == "darwin" else os.fdatasync
+
+
+def is_run_id(name: str) -> bool:
+    """Whether a run can be called so."""
+    return _RUN_ID.fullmatch(name) is not None
+
+
+def check_run_id(run_id: str) -> str:
+    """The id itself. Raises RunNotFound if no run can have it."""
+    if not is_run_id(run_id):
+        raise no_such_run(run_id)
+    return run_id
+
+
+def no_such_run(run_id: str) -> RunNotFound:
+    """The error to raise when there is no run of this id."""
+    msg = (
+        f"There is no run {run_id!r}. A run id looks like 20261130-134512-k3f9x2. "
+        "`massgen-mcp runs` lists the runs."
+    )
+    return RunNotFound(msg)
+
+
+def check_name(name: str) -> str:
+    """The name of a stream or document itself. Raises StoreError if it could lead elsewhere."""
+    if not all(_PART.fullmatch(part) for part in name.split("/")):
+        msg = (
+            f"{name!r} cannot name a file of a run: names are parts of letters, digits, `.`, `_` and "
+            "`-`, parted by `/`, and no part begins with `.`. Use such a name."
+        )
+        raise StoreError(msg)
+    return name
+
+
+@contextmanager
+def translated(path: Path, run_id: str | None = None) -> Generator[None, None, None]:
+    """Turns an OSError about `path` into StoreFull or StoreError, in words."""
+    try:
+        yield
+    except OSError as error:
+        cause = error.strerror or str(error)
+        if error.errno in _FULL:
+            then = "" if run_id is None else f", then `massgen-mcp resume {run_id}`"
+            msg = f"{path} takes no more: {cause}. To go on, {_FULL[error.errno]}{then}."
+            raise StoreFull(msg) from error
+        msg = (
+            f"{path} cannot be used: {cause}. It must be a file or folder of this user. Check its "
+            "owner and mode, or set MASSGEN_HOME to another folder."
+        )
+        raise StoreError(msg) from error
+
+
+def make_folder(path: Path) -> None:
+    """A durable folder that only its owner can enter, whatever the umask; its parents likewise."""
+    for parent in make_folder_soon(path):
+        sync_folder(parent)
+
+
+def make_folder_soon(path: Path) -> list[Path]:
+    """Like `make_folder`, but durable only when the folders that are returned have been synced."""
+    if path.is_dir():
+        return []
+    to_sync = make_folder_soon(path.parent)
+    with suppress(FileExistsError):
+        path.mkdir()
+        path.chmod(0o700)
+        to_sync.append(path.parent)
+    return to_sync
+
+
+def sync_folder(path: Path) -> None:
+    """Returns when the names in the folder are durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def delete_tree(root: Path) -> None:
+    """Delete the folder with all that is in it, however deep, closed folders included.
+
+    What is deeper is moved up before it is looked into, so that no path gets long.
+    """
+    root.chmod(0o700)
+    folder = os.open(root, _OPEN_FOLDER)
+    try:
+        while names := os.listdir(folder):  # noqa: PTH208  of a descriptor
+            for name in names:
+                _delete_entry(folder, name)
+    finally:
+        os.close(folder)
+    root.rmdir()
+
+
+def _delete_entry(root: int, name: str) -> None:
+    if not stat.S_ISDIR(os.stat(name, dir_fd=root, follow_symlinks=False).st_mode):
+        os.unlink(name, dir_fd=root)
+        return
+    os.chmod(name, 0o700, dir_fd=root)
+    inner = os.open(name, _OPEN_FOLDER, dir_fd=root)
+    try:
+        for below in os.listdir(inner):  # noqa: PTH208  of a descriptor
+            if stat.S_ISDIR(os.stat(below, dir_fd=inner, follow_symlinks=False).st_mode):
+                os.chmod(below, 0o700, dir_fd=inner)
+                higher = f".up-{secrets.token_hex(8)}"
+                os.rename(below, higher, src_dir_fd=inner, dst_dir_fd=root)
+            else:
+                os.unlink(below, dir_fd=inner)
+    finally:
+        os.close(inner)
+    os.rmdir(name, dir_fd=root)
+
+
+def write_fully(descriptor: int, data: bytes) -> None:
+    """All of `data`, in one write unless the kernel takes less."""
+    written = os.write(descriptor, data)
+    while written < len(data):
+        written += os.write(descriptor, memoryview(data)[written:])
+
+
+def write_aside(path: Path, data: bytes) -> Path:
+    """A durable file beside `path` with this content, to be renamed or linked to it."""
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    descriptor = os.open(aside, flags, 0o600)
+    try:
+        os.fchmod(descriptor, 0o600)
+        write_fully(descriptor, data)
+        os.fsync(descriptor)
+    except OSError:
+        aside.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
+    return aside
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Replace the file; readers see the old content or the new."""
+    aside = write_aside(path, data)
+    try:
+        aside.replace(path)
+    except OSError:
+        aside.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)

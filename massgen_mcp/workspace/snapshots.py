@@ -1,0 +1,113 @@
+"""Answers and drafts that are kept: built aside, renamed into place, never changed again."""
+
+import json
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from massgen_mcp.interfaces import Home
+from massgen_mcp.messages import JsonObject
+from massgen_mcp.workspace.folder import find_snapshot
+from massgen_mcp.workspace.paths import check_name, no_such_snapshot
+from massgen_mcp.workspace.tree import (
+    Copied,
+    LeftOut,
+    copy_tree,
+    delete_tree,
+    make_folder,
+    sync_folder,
+    translated,
+    write_durably,
+)
+
+SCHEMA_VERSION: Final = 1
+
+
+class DiskShelf:
+    """The answers, drafts and the result of one run."""
+
+    def __init__(self, home: Home, run_id: str) -> None:
+        self._run = home.runs / run_id
+
+    def keep(self, agent: str, name: str, text: str) -> None:
+        """Copy text and folder aside as the draft `name`; again is the same as once.
+
+        Links stay links. Folders such as .git and node_modules are left out; the manifest says which.
+        """
+        drafts = self._run / "drafts"
+        draft = drafts / check_name(name)
+        source = self._run / "agents" / check_name(agent) / "workspace"
+        if draft.is_dir() or (self._run / "answers" / name).is_dir():
+            return
+        with translated(draft):
+            make_folder(drafts)
+            _sweep(drafts, f".{name}~")
+            aside = drafts / f".{name}~{secrets.token_hex(4)}"
+            make_folder(aside)
+            copied, left_out = copy_tree(source, aside / "files", frozen=True, durable=True)
+            write_durably(aside / "answer.md", text)
+            write_durably(aside / "manifest.json", _manifest(copied, left_out))
+            aside.rename(draft)
+
+    def publish(self, name: str, meta: JsonObject) -> None:
+        """Turn the draft `name` into the answer `name`; again is the same as once."""
+        draft = self._run / "drafts" / check_name(name)
+        answer = self._run / "answers" / name
+        if answer.is_dir():
+            return
+        if not draft.is_dir():
+            raise no_such_snapshot(name)
+        with translated(answer):
+            aside = draft / ".meta.json.tmp"
+            aside.unlink(missing_ok=True)
+            write_durably(aside, _document(meta))
+            aside.replace(draft / "meta.json")
+            make_folder(answer.parent)
+            draft.rename(answer)
+            sync_folder(answer.parent)
+
+    def deliver(self, name: str, text: str, result: JsonObject) -> None:
+        """Make the answer or draft `name`, with this text, the result of the run.
+
+        The folder `result` is whole whenever it is there; an earlier one is replaced.
+        """
+        source = find_snapshot(self._run, name) / "files"
+        target = self._run / "result"
+        with translated(target):
+            _sweep(self._run, "result.tmp-")
+            _sweep(self._run, "result.old-")
+            aside = self._run / f"result.tmp-{secrets.token_hex(4)}"
+            make_folder(aside)
+            copy_tree(source, aside / "files", frozen=False, durable=True)
+            write_durably(aside / "answer.md", text)
+            write_durably(aside / "result.json", _document(result))
+            old = self._run / f"result.old-{secrets.token_hex(4)}"
+            with suppress(FileNotFoundError):
+                target.rename(old)
+            aside.rename(target)
+            sync_folder(self._run)
+            if old.is_dir():
+                delete_tree(old)
+
+
+def _document(fields: Mapping[str, object]) -> str:
+    return json.dumps({"schema_version": SCHEMA_VERSION, **fields}, indent=2) + "\n"
+
+
+def _manifest(copied: list[Copied], left_out: list[LeftOut]) -> str:
+    return _document(
+        {
+            "files": [asdict(file) for file in sorted(copied, key=lambda file: file.path)],
+            "skipped": [asdict(entry) for entry in left_out],
+        }
+    )
+
+
+def _sweep(folder: Path, prefix: str) -> None:
+    # What a crash left half built.
+    for path in folder.iterdir():
+        if path.name.startswith(prefix):
+            delete_tree(path)

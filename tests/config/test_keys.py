@@ -1,0 +1,100 @@
+import logging
+import stat
+from pathlib import Path
+
+import pytest
+
+from massgen_mcp.config.keys import find_key, key_file, require_keys, store_key
+from massgen_mcp.errors import ConfigError
+from massgen_mcp.interfaces import AgentSpec, Home, KeySource, Settings
+
+
+def spec(key: KeySource | None, name: str = "a") -> AgentSpec:
+    return AgentSpec(name=name, provider="openai_chat", model="m", key=key)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(path=tmp_path / "home")
+
+
+def test_the_environment_goes_before_the_file_of_keys(home: Home) -> None:
+    store_key(home, "ONE_KEY", "stored")
+    named = spec(KeySource(variable="ONE_KEY"))
+    assert find_key(named, home, {"ONE_KEY": "exported"}) == "exported"
+    assert find_key(named, home, {"ONE_KEY": ""}) == "stored"
+    assert find_key(named, home, {}) == "stored"
+    assert find_key(spec(KeySource(variable="OTHER")), home, {}) is None
+    assert find_key(spec(None), home, {}) is None
+    assert find_key(spec(KeySource()), home, {}) is None
+
+
+def test_a_literal_key_is_looked_up_where_it_stands(home: Home, tmp_path: Path) -> None:
+    path = tmp_path / "team.yaml"
+    path.write_text(
+        "agents:\n- {provider: openai_chat, model: m, api_key: first}\n"
+        "- {name: z, provider: openai_chat, model: m, api_key: second}\n",
+        encoding="utf-8",
+    )
+    source = KeySource(file=str(path))
+    assert find_key(spec(source, "a"), home, {}) == "first"
+    assert find_key(spec(source, "z"), home, {}) == "second"
+    assert find_key(spec(source, "gone"), home, {}) is None
+    path.write_text("limits: {}\n", encoding="utf-8")
+    assert find_key(spec(source, "a"), home, {}) is None
+
+
+def test_storing_a_key_keeps_the_other_lines(home: Home) -> None:
+    home.path.mkdir()
+    key_file(home).write_text("# mine\nexport A=1\nB='2'\n", encoding="utf-8")
+    store_key(home, "A", "it's\\new$x")
+    store_key(home, "C", "3")
+    assert key_file(home).read_text(encoding="utf-8").startswith("# mine\nB='2'\nA=")
+    assert stat.S_IMODE(key_file(home).stat().st_mode) == 0o600
+    found = [find_key(spec(KeySource(variable=name)), home, {}) for name in "ABC"]
+    assert found == ["it's\\new$x", "2", "3"]
+
+
+def test_what_is_no_key_is_not_stored(home: Home) -> None:
+    for key in ("two words", "a\nB=c", "schlüssel"):
+        with pytest.raises(ConfigError, match="one word of plain characters"):
+            store_key(home, "A", key)
+    assert not key_file(home).exists()
+
+
+def test_a_file_of_keys_that_others_can_read_is_warned_about(
+    home: Home, caplog: pytest.LogCaptureFixture
+) -> None:
+    store_key(home, "A", "secret-key")
+    key_file(home).chmod(0o644)
+    with caplog.at_level(logging.WARNING):
+        assert find_key(spec(KeySource(variable="A")), home, {}) == "secret-key"
+    assert "chmod 600" in caplog.text
+    assert "secret-key" not in caplog.text
+
+
+def test_a_damaged_file_of_keys_is_refused_in_words(home: Home) -> None:
+    home.path.mkdir()
+    key_file(home).write_bytes(b"A=\xff\n")
+    with pytest.raises(ConfigError, match="is not UTF-8"):
+        find_key(spec(KeySource(variable="A")), home, {})
+
+
+def test_a_team_that_lacks_keys_is_refused_naming_each_once(home: Home) -> None:
+    agents = (
+        spec(KeySource(variable="ONE"), "a"),
+        spec(KeySource(variable="ONE"), "b"),
+        spec(KeySource(variable="TWO"), "c"),
+        spec(None, "d"),
+    )
+    with pytest.raises(ConfigError, match=r"^no key in ONE, TWO; .*config init"):
+        require_keys(Settings(agents=agents), home, {})
+    require_keys(Settings(agents=agents), home, {"ONE": "x", "TWO": "y"})
+
+
+def test_a_home_that_cannot_be_written_is_told_with_its_path(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(
+        ConfigError, match=f"{tmp_path / 'file' / 'home' / '.env'} cannot be written"
+    ):
+        store_key(Home(path=tmp_path / "file" / "home"), "A", "x")
