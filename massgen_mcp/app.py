@@ -187,6 +187,10 @@ class App:
         """`status.json`, put right if nobody works on a run that is not final."""
         return self._reader.status(run_id)
 
+    def agents(self, run_id: str) -> list[JsonObject]:
+        """All agents of a run; `status` lists the first ones."""
+        return self._reader.agents(run_id)
+
     def result(self, run_id: str, candidate: str | None = None) -> JsonObject:
         """The final answer with how it was chosen, or one candidate's text."""
         return self._reader.result(run_id, candidate)

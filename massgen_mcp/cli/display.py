@@ -86,7 +86,7 @@ def rows(value: JsonValue) -> Iterator[JsonObject]:
 
 def event_line(event: JsonObject) -> str:
     """One event as a line: when, what, and the details that fit."""
-    head = {"seq", "at", "run_clock", "type", "v"}
+    head = {"seq", "at", "run_clock", "type", "v", "files_digest", "seen"}
     details = " ".join(
         f"{key}={_short(value)}"
         for key, value in event.items()

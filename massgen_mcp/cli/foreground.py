@@ -1,6 +1,9 @@
 """A run in this very process, with what a person sees of it while it goes on."""
 
+import contextlib
+import signal
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import anyio
 import anyio.to_thread
@@ -10,28 +13,38 @@ from rich.live import Live
 
 from massgen_mcp.app import App
 from massgen_mcp.cli.display import NewestLines, event_line, render
+from massgen_mcp.engine.runner import LEAVE_SECONDS
 from massgen_mcp.errors import MassGenError
 
 FRAME_SECONDS = 0.125
 LINES_SECONDS = 0.5
 
 
-async def play(app: App, run_id: str, *, quiet: bool) -> None:
-    """Work the run to its end; returns when it is final. Raises what the run raises."""
+async def play(app: App, run_id: str, *, quiet: bool, on_stuck: Callable[[], None]) -> None:
+    """Work the run until it is final, or a signal asks to stop. Raises what the run raises.
+
+    `on_stuck` is called, and should end the process, when all is recorded and a task that ignores
+    its cancellation keeps this from returning.
+    """
     newest = NewestLines()
     console = Console(stderr=True)
     try:
-        if quiet:
-            await app.run_here(run_id, newest.hear)
-        elif console.is_terminal:
-            with Live(console=console, auto_refresh=False, transient=False) as live:
+        with contextlib.ExitStack() as screen:
+            show: Callable[[], None] | None = None
+            if not quiet and console.is_terminal:
+                live = screen.enter_context(Live(console=console, auto_refresh=False))
+                show = _redrawer(app, run_id, newest, live)
+            elif not quiet:
+                show = _event_printer(app, run_id)
+            seconds = FRAME_SECONDS if console.is_terminal else LINES_SECONDS
 
-                def redraw() -> None:
-                    live.update(render(app.status(run_id), newest.read()), refresh=True)
+            def give_up() -> None:
+                screen.close()
+                on_stuck()
 
-                await _beside(app, run_id, newest, redraw, FRAME_SECONDS)
-        else:
-            await _beside(app, run_id, newest, _event_printer(app, run_id), LINES_SECONDS)
+            await _work(app, run_id, newest, _Beside(show, seconds, give_up))
+            if show is not None:
+                await anyio.to_thread.run_sync(show)
     except ExceptionGroup as group:
         named = next((error for error in group.exceptions if isinstance(error, MassGenError)), None)
         if named is None or len(group.exceptions) > 1:
@@ -39,19 +52,78 @@ async def play(app: App, run_id: str, *, quiet: bool) -> None:
         raise named from named.__cause__
 
 
-async def _beside(
-    app: App, run_id: str, newest: NewestLines, show: Callable[[], None], seconds: float
-) -> None:
-    async def keep_showing() -> None:
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """What goes on beside a run in this process."""
+
+    show: Callable[[], None] | None
+    seconds: float
+    give_up: Callable[[], None]
+
+
+async def _work(app: App, run_id: str, newest: NewestLines, beside: _Beside) -> None:
+    over = anyio.Event()
+
+    async def keep_showing(show: Callable[[], None]) -> None:
         while True:
             await anyio.to_thread.run_sync(show)
-            await anyio.sleep(seconds)
+            await anyio.sleep(beside.seconds)
+
+    async def heed_signals() -> None:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for _ in signals:
+                over.set()
+                scope.cancel()
+
+    async def lose_patience() -> None:
+        await over.wait()
+        await anyio.sleep(LEAVE_SECONDS + 1)
+        beside.give_up()
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(keep_showing)
-        await app.run_here(run_id, newest.hear)
+        if beside.show is not None:
+            tasks.start_soon(keep_showing, beside.show)
+        tasks.start_soon(heed_signals)
+        tasks.start_soon(lose_patience)
+        with anyio.CancelScope() as scope:
+            await app.run_here(run_id, newest.hear, over.set)
         tasks.cancel_scope.cancel()
-    await anyio.to_thread.run_sync(show)
+
+
+def _redrawer(app: App, run_id: str, newest: NewestLines, live: Live) -> Callable[[], None]:
+    def redraw() -> None:
+        live.update(render(app.status(run_id), newest.read()), refresh=True)
+
+    return redraw
+
+
+async def follow(app: App, run_id: str) -> None:
+    """Show a run that a worker elsewhere plays, until it is final or interrupted."""
+    console = Console(stderr=True)
+    print_events = _event_printer(app, run_id)
+    newest: dict[str, str] = {}
+    last_seq = 0
+
+    def show() -> bool:
+        nonlocal last_seq
+        status = app.status(run_id)
+        if live is None:
+            print_events()
+        else:
+            for event in app.events(run_id, last_seq):
+                last_seq = int(str(event["seq"]))
+                newest[str(event.get("agent"))] = event_line(event)
+            live.update(render(status, newest), refresh=True)
+        return status["is_final"] is True or status["state"] == "interrupted"
+
+    with contextlib.ExitStack() as stack:
+        live = None
+        if console.is_terminal:
+            live = stack.enter_context(Live(console=console, auto_refresh=False))
+        while True:
+            if await anyio.to_thread.run_sync(show):
+                return
+            await anyio.sleep(FRAME_SECONDS if live is not None else LINES_SECONDS)
 
 
 def _event_printer(app: App, run_id: str) -> Callable[[], None]:

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,6 +23,9 @@ from massgen_mcp.cli.command import (
 from massgen_mcp.cli.exits import STOPPED, exit_code
 from massgen_mcp.errors import UsageError
 from massgen_mcp.interfaces import Home, Settings
+
+if TYPE_CHECKING:
+    from massgen_mcp.app import App
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +95,8 @@ def run(asked: TaskOptions, output: Path | None, quiet: bool, as_json: bool) -> 
     import anyio
 
     from massgen_mcp.app import App
-    from massgen_mcp.cli.display import describe_end, show_answer
     from massgen_mcp.cli.foreground import play
+    from massgen_mcp.launch.inline import leave
 
     app = App(home)
     started = app.create(
@@ -106,15 +109,33 @@ def run(asked: TaskOptions, output: Path | None, quiet: bool, as_json: bool) -> 
     if not quiet:
         warn(started.warnings)
         tell(f"run {started.run_id}")
+
+    def conclude() -> int:
+        return _conclude(app, started.run_id, output, quiet=quiet, as_json=as_json)
+
+    def on_stuck() -> None:
+        leave(conclude())
+
     try:
-        anyio.run(functools.partial(play, app, started.run_id, quiet=quiet))
+        anyio.run(functools.partial(play, app, started.run_id, quiet=quiet, on_stuck=on_stuck))
     except KeyboardInterrupt:
+        tell("stopped")
+    raise click.exceptions.Exit(conclude())
+
+
+def _conclude(app: "App", run_id: str, output: Path | None, *, quiet: bool, as_json: bool) -> int:
+    """Print what there is of a run that is not worked on any more; its exit code."""
+    from massgen_mcp.cli.display import describe_end, plain, show_answer
+
+    status = app.status(run_id)
+    if status["is_final"] is not True:
+        why = f": {plain(str(status['error']))}" if status["error"] else ""
         tell(
-            f"stopped; what was done is kept. Go on with: massgen-mcp resume {started.run_id}\n"
-            f"or read an answer so far: massgen-mcp result {started.run_id} --candidate agent1.1"
+            f"stopped{why}; what was done is kept. Go on with: massgen-mcp resume {run_id}\n"
+            f"or read an answer so far: massgen-mcp result {run_id} --candidate agent1.1"
         )
-        raise click.exceptions.Exit(STOPPED) from None
-    result = app.result(started.run_id)
+        return STOPPED
+    result = app.result(run_id)
     answer = result["answer"]
     if output is not None and isinstance(answer, str):
         write_whole(output, answer)
@@ -122,10 +143,12 @@ def run(asked: TaskOptions, output: Path | None, quiet: bool, as_json: bool) -> 
         print_json(result)
     else:
         show_answer(result)
+    if status["error"]:
+        tell(f"error: {plain(str(status['error']))}")
     if not quiet:
         for line in describe_end(result):
             tell(line)
-    raise click.exceptions.Exit(exit_code(result))
+    return exit_code(result)
 
 
 @click.command(cls=HomeCommand)

@@ -36,6 +36,7 @@ from massgen_mcp.coordination.tally import (
     decide_early,
     describe_outcome,
     draw,
+    is_consensus,
     needs_ballot,
 )
 
@@ -65,11 +66,9 @@ def _coordinate(state: RunState) -> Plan:
     late = _latecomers(state)
     if late:
         return Follow(tuple(PassedOver(agent=label, reason=why) for label, why in late))
-    is_open = barrier_is_open(state)  # once: a look at every agent, which each of them would repeat
     turns = tuple(
         Turn(agent=agent.label, number=agent.turn, phase="answer")
-        for agent in active_agents(state)
-        if _has_work(state, agent, is_open)
+        for agent in agents_at_work(state)
     )
     if turns or submissions_under_way(state):
         return Continue(turns)
@@ -88,6 +87,12 @@ def _latecomers(state: RunState) -> list[tuple[str, str]]:
         for agent in active_agents(state)
         if not agent.answers and agent.submission is None and agent.vote is None
     ]
+
+
+def agents_at_work(state: RunState) -> list[Agent]:
+    """The active agents that are to be at work while the run coordinates."""
+    is_open = barrier_is_open(state)  # once: a look at every agent, which each of them would repeat
+    return [agent for agent in active_agents(state) if _has_work(state, agent, is_open)]
 
 
 def wants_turn(state: RunState, agent: Agent) -> bool:
@@ -152,6 +157,8 @@ def _decide(state: RunState, kind: Kind, verdict: Verdict) -> WinnerDecided:
         return _no_answer("cancelled" if kind == "cancelled" else "no_answer")
     winner = verdict.left[0]
     final: Final = state.rules.final if kind == "plurality" else "reuse"
+    if kind == "plurality" and is_consensus(state, winner.label):
+        kind = "consensus"
     return WinnerDecided(
         kind=kind,
         winner=winner.label,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from massgen_mcp.coordination.events import BallotPaper, Departure, Kind, Outcome
+from massgen_mcp.coordination.events import BallotPaper, Departure, Outcome
 from massgen_mcp.coordination.state import (
     Active,
     Answer,
@@ -192,7 +192,7 @@ def describe_outcome(state: RunState, presented: Presented) -> Outcome:
     behind = [paper for paper in votes if winner is not None and paper.answer == winner.label]
     agents = state.agents.values()
     return Outcome(
-        kind=_kind(state, presented),
+        kind=decision.kind,
         is_consensus=winner is not None and is_consensus(state, winner.label),
         winner_label=decision.winner,
         winner_model=None if winner is None else winner.model,
@@ -217,13 +217,6 @@ def describe_outcome(state: RunState, presented: Presented) -> Outcome:
         presented=presented.content is not None,
         degraded=_degraded(state),
     )
-
-
-def _kind(state: RunState, presented: Presented) -> Kind:
-    decision = presented.decision
-    if decision.kind == "plurality" and decision.winner and is_consensus(state, decision.winner):
-        return "consensus"
-    return decision.kind
 
 
 def _degraded(state: RunState) -> tuple[str, ...]:

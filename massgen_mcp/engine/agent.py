@@ -101,6 +101,7 @@ class AgentTurn:
     async def _open(self) -> Talk:
         """Begin the turn, or take it up where its transcript ends."""
         number = self._turn.number
+        self._progress.move(forward=True)
         if self._transcript.opening(number) is None:
             self._transcript.forget_before(number)
             seq = self._parts.journal.durable_seq
@@ -121,7 +122,7 @@ class AgentTurn:
         talk.said.append(
             Replied(turn=self._turn.number, call=request.call, response=response, cost_usd=None)
         )
-        self._progress.move(forward=True)
+        self._progress.move(forward=False)
         return response
 
     def _request(self, talk: Talk) -> ModelRequest:
@@ -146,7 +147,8 @@ class AgentTurn:
         calls = toolbox.calls_of(response)
         terminal = [call for call in calls if toolbox.is_terminal(call)]
         if not calls:
-            await self._refuse(talk, calls, self._words_without_call(response))
+            words = toolbox.words_without_call(response, self._offered(talk))
+            await self._refuse(talk, calls, words)
         elif len(terminal) > 1:
             words = "You made more than one of new_answer and vote. Make exactly one."
             await self._refuse(talk, calls, words)
@@ -154,13 +156,6 @@ class AgentTurn:
             await self._end(talk, calls, terminal[0])
         else:
             await self._read(talk, calls)
-
-    def _words_without_call(self, response: ModelResponse) -> str:
-        if not response.text.strip():
-            return "Your reply was empty. End the turn with new_answer or vote."
-        if response.stop_reason == "length":
-            return "Your reply was cut off before any call. End the turn with a shorter one."
-        return "Your reply made no call, so nobody sees it. End the turn with new_answer or vote."
 
     async def _end(self, talk: Talk, calls: tuple[ToolCall, ...], call: ToolCall) -> None:
         wish = toolbox.read_wish(call)
@@ -171,27 +166,21 @@ class AgentTurn:
                 await self._present(talk, calls, wish)
             case toolbox.NewAnswer():
                 await self._submit(talk, calls, wish)
+            case toolbox.VoteWish() if self._turn.phase == "present":
+                words = "The votes are in. Hand in the final answer with new_answer."
+                await self._refuse(talk, calls, words)
             case toolbox.VoteWish():
                 await self._vote(talk, calls, wish)
-
-    async def _write_files(self, wish: toolbox.NewAnswer) -> str | None:
-        """Put the answer's files into the workspace; why not, in words for the model."""
-        if not wish.files:
-            return None
-        try:
-            await self._publisher.write(self._label, wish.files)
-        except WorkspaceError as error:
-            return str(error)
-        return None
 
     async def _submit(
         self, talk: Talk, calls: tuple[ToolCall, ...], wish: toolbox.NewAnswer
     ) -> None:
-        refusal = await self._write_files(wish)
-        if refusal is not None:
-            await self._refuse(talk, calls, refusal)
+        try:
+            await self._publisher.write(self._label, wish.files)
+            digest = await self._publisher.digest(self._label)
+        except WorkspaceError as error:
+            await self._refuse(talk, calls, str(error))
             return
-        digest = await self._publisher.digest(self._label)
         journal = self._parts.journal
         agent = journal.tip.agents[self._label]
         event = AnswerSubmitted(
@@ -203,7 +192,8 @@ class AgentTurn:
         )
         words = journal.objection(event)
         if words is None:
-            if await self._publisher.publish(event):
+            self._progress.move(forward=True)
+            if await self._publisher.publish(event) != "overtaken":
                 raise TurnOver
             words = "An equal answer was published while yours was being stored."
             await self._tell(talk, calls, words, is_try=False)
@@ -225,8 +215,6 @@ class AgentTurn:
         is_ballot = isinstance(state.phase, Balloting)
         missed = None if is_ballot else find_missed(state, self._label, talk.seen)
         current = state.agents[target].answer if target in state.agents else None
-        if missed is None and version is not None and current and current.label != version:
-            missed = current.label
         if missed is not None and target in vote_targets(state, state.agents[self._label]):
             overtaken = VoteOvertaken(
                 agent=self._label, turn=self._turn.number, target=target, by=missed
@@ -236,6 +224,10 @@ class AgentTurn:
                 f"Not counted: {missed} is newer than what you were shown. Look, then vote again."
             )
             await self._tell(talk, calls, words, is_try=False)
+            return
+        if version is not None and current is not None and current.label != version:
+            words = f"{version} is not a current answer; that of {target} is {current.label}."
+            await self._refuse(talk, calls, f"{words} Vote for one of the current answers.")
             return
         event = VoteCast(
             agent=self._label,
@@ -252,6 +244,7 @@ class AgentTurn:
             await self._refuse(talk, calls, words)
             return
         await journal.append(event)
+        self._progress.move(forward=True)
         raise TurnOver
 
     def _runner_up(self, state: RunState, target: str, written: str | None) -> str | None:
@@ -267,9 +260,10 @@ class AgentTurn:
         if not wish.content.strip():
             await self._refuse(talk, calls, "The final answer is empty. Write it in full.")
             return
-        refusal = await self._write_files(wish)
-        if refusal is not None:
-            await self._refuse(talk, calls, refusal)
+        try:
+            await self._publisher.write(self._label, wish.files)
+        except WorkspaceError as error:
+            await self._refuse(talk, calls, str(error))
             return
         await self._publisher.present(self._label, self._turn.number, wish.content)
         raise TurnOver
@@ -279,7 +273,7 @@ class AgentTurn:
         limit = self._parts.spec.settings.limits.tool_calls_per_turn
         view = talk.view()
         results: list[ToolResult] = []
-        is_try = False
+        is_try, words = False, ""
         for call in calls:
             talk.tool_calls += 1
             found = toolbox.run_reading(view, call)
@@ -295,7 +289,7 @@ class AgentTurn:
                     call_id=call.id, name=call.name, content=content, is_error=found.is_error
                 )
             )
-        await self._say(talk, results, is_try=is_try)
+        await self._say(talk, results, words=words, is_try=is_try)
 
     async def _note_repeat(self, talk: Talk, call: ToolCall, content: str) -> str:
         key = (call.name, call.arguments, content)

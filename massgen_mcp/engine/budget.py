@@ -151,11 +151,25 @@ class Budget:
         self.book(reservation.agent, Spending(calls=1, usage=used, usd=usd))
         return usd
 
+    def settle_lost(self, reservation: Reservation) -> None:
+        """Book a call that was cut off with all that was reserved: nobody knows what it used."""
+        self._reserved.remove(reservation)
+        usage = Usage(input_tokens=reservation.tokens, is_estimate=True)
+        self.book(reservation.agent, Spending(calls=1, usage=usage, usd=reservation.usd))
+
+    def release(self, reservation: Reservation) -> None:
+        """Give back what was set aside for a call that was not made."""
+        self._reserved.remove(reservation)
+        self._tell()
+
     def book(self, agent: str, spending: Spending) -> None:
         """Add what was used, also before a restart."""
         before = self.spent[agent]
         if spending.calls and not spending.usage.total_tokens:
             spending = replace(spending, usd=0.0)
         self.spent[agent] = before + spending
+        self._tell()
+
+    def _tell(self) -> None:
         changed, self._changed = self._changed, anyio.Event()
         changed.set()

@@ -5,7 +5,7 @@ import random
 
 import anyio
 
-from massgen_mcp.engine.budget import Reservation, estimate_input
+from massgen_mcp.engine.budget import estimate_input
 from massgen_mcp.engine.parts import Parts
 from massgen_mcp.engine.watchdog import Attributed
 from massgen_mcp.errors import (
@@ -54,16 +54,17 @@ async def _call_once(parts: Parts, request: ModelRequest) -> ModelResponse:
     transcript = parts.transcripts[request.agent]
     reservation = parts.budget.worst_case(request)
     await parts.budget.reserve(reservation)
-    settled = False
+    is_begun = settled = False
     try:
-        begun = CallBegun(
-            turn=request.turn,
-            call=request.call,
-            reserved_tokens=reservation.tokens,
-            reserved_usd=reservation.usd,
-        )
-        await transcript.write(begun)
         async with _Slot(parts, request.agent):
+            begun = CallBegun(
+                turn=request.turn,
+                call=request.call,
+                reserved_tokens=reservation.tokens,
+                reserved_usd=reservation.usd,
+            )
+            is_begun = True
+            await transcript.write(begun)
             response = await _ask(parts, request)
         cost = parts.budget.settle(reservation, response.usage)
         settled = True
@@ -81,8 +82,10 @@ async def _call_once(parts: Parts, request: ModelRequest) -> ModelResponse:
         await transcript.write(failed)
         raise
     finally:
-        if not settled:
-            _settle_lost(parts, reservation)
+        if not is_begun:
+            parts.budget.release(reservation)
+        elif not settled:
+            parts.budget.settle_lost(reservation)
     parts.progress[request.agent].error = None
     parts.progress[request.agent].model = response.model
     return response
@@ -93,12 +96,6 @@ def _usage_of_failure(error: ProviderError, request: ModelRequest) -> Usage | No
     if isinstance(error, ProviderTimeout | ReplyMalformed):
         return Usage(input_tokens=estimate_input(request), is_estimate=True)
     return None
-
-
-def _settle_lost(parts: Parts, reservation: Reservation) -> None:
-    """Book a call that was cut off with what was reserved for it: it may have used all."""
-    usage = Usage(input_tokens=reservation.tokens, is_estimate=True)
-    parts.budget.settle(reservation, usage)
 
 
 async def _ask(parts: Parts, request: ModelRequest) -> ModelResponse:

@@ -15,7 +15,7 @@ from massgen_mcp.coordination.events import (
     RunLimitReached,
     TurnExpired,
 )
-from massgen_mcp.coordination.planning import wants_turn
+from massgen_mcp.coordination.planning import agents_at_work
 from massgen_mcp.coordination.state import (
     Agent,
     Balloting,
@@ -102,13 +102,15 @@ class Clocks:
         return 0.0 if clock is None else clock.elapsed
 
     def time_left(self, agent: str, turn: int) -> float:
-        """Seconds until this turn is ended by its own limit or as a straggler."""
+        """Seconds until this turn is ended: by its own limit, as a straggler, or with the run."""
         keys: list[ClockKey] = [("turn", agent, turn), ("straggler", agent, 0)]
         left = [
             clock.limit - clock.elapsed
             for key in keys
             if (clock := self._clocks.get(key)) is not None
         ]
+        if self._counts_run_time():
+            left.append(self._limits.run_seconds - self._at)
         return min(left, default=self._limits.turn_seconds)
 
     def is_straggling(self, agent: str) -> bool:
@@ -199,10 +201,8 @@ class Clocks:
         if 2 * answered > len(active) and not barrier_is_open(state):
             wanted["barrier", "", 0] = (self._coordination.first_answers_wait, not submitting)
         others_wait = voted > 0 and 2 * voted >= len(active)
-        for agent in active:
-            is_at_work = agent.submission is not None or wants_turn(state, agent)
-            if not is_at_work:
-                continue
+        busy = [agent for agent in active if agent.submission is not None]
+        for agent in [*agents_at_work(state), *busy]:
             runs = agent.submission is None and agent.label not in paused
             wanted["turn", agent.label, agent.turn] = (self._limits.turn_seconds, runs)
             if others_wait and self._may_be_passed_over(agent):

@@ -5,12 +5,14 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import anyio
 import anyio.to_thread
 
 from massgen_mcp.coordination.events import LoopStalled, Outcome, WorkerStarted
+from massgen_mcp.coordination.machine import apply
+from massgen_mcp.coordination.objections import objection
 from massgen_mcp.coordination.state import Ended
 from massgen_mcp.engine.budget import Budget
 from massgen_mcp.engine.ending import deliver, facts_of, put_status, start_event
@@ -51,6 +53,8 @@ class Play:
     on_ended: Callable[[], None] | None = None
     """Called when all is recorded and only stubborn tasks may be left."""
     _parts: Parts | None = None
+    _is_recorded: bool = False
+    _writing_status: anyio.Lock = field(default_factory=anyio.Lock)
 
     async def run(self) -> Outcome:
         """Play the run from where it stands to its end. Raises StoreError and CorruptRun."""
@@ -82,6 +86,10 @@ class Play:
     async def _finish(self) -> None:
         """Deliver the result while tasks that ignore their cancellation may still be about."""
         history = await anyio.to_thread.run_sync(read_history, self.world.store, self.spec)
+        # A status that is on its way to the disk must not come after the last one.
+        self._is_recorded = True
+        async with self._writing_status:
+            pass
         await self._deliver(history)
         if self.on_ended is not None:
             self.on_ended()
@@ -150,9 +158,11 @@ class Play:
             parts.watch.turn()
             live = await anyio.to_thread.run_sync(self.world.lease.live_runs)
             parts.limiter.total_tokens = max(1, cap // max(1, live))
-            status = build_status(self.spec, parts.journal.state, self._facts(parts))
-            written_seq = parts.journal.durable_seq
-            await anyio.to_thread.run_sync(put_status, self.world, status)
+            async with self._writing_status:
+                if not self._is_recorded:
+                    status = build_status(self.spec, parts.journal.state, self._facts(parts))
+                    written_seq = parts.journal.durable_seq
+                    await anyio.to_thread.run_sync(put_status, self.world, status)
             with anyio.move_on_after(STATUS_SECONDS):
                 await anyio.sleep(STATUS_PAUSE)
                 await parts.journal.wait_beyond(written_seq)
@@ -198,23 +208,26 @@ class Play:
         parts = self._parts
         if parts is None:
             return
-        seq = parts.journal.durable_seq
+        # What was written last may be durable without the loop having heard of it.
+        history = read_history(self.world.store, self.spec)
+        state, seq = history.state, history.seq
         now, clock = time.time(), parts.clock.now()
-        if agent is not None:
-            event = LoopStalled(agent=agent)
-            record = JournalRecord(seq=seq + 1, at=now, run_clock=round(clock, 6), event=event)
+        event = None if agent is None else LoopStalled(agent=agent)
+        if event is not None and objection(state, event) is None:
+            state, seq = apply(state, event), seq + 1
+            record = JournalRecord(seq=seq, at=now, run_clock=round(clock, 6), event=event)
             self.world.store.append(self.spec.run_id, [Line(JOURNAL, encode_record(record))])
         facts = RunFacts(
             folder=self.world.folder,
             now=now,
             elapsed=clock,
-            seq=seq + 1,
+            seq=seq,
             agents={label: self._agent_facts(parts, label) for label in parts.agents},
             is_interrupted=True,
             is_delivered=False,
             error=f"{agent or 'a model'} blocked the worker; resume goes on without it",
         )
-        put_status(self.world, build_status(self.spec, parts.journal.state, facts))
+        put_status(self.world, build_status(self.spec, state, facts))
 
 
 def _read_or_start(world: World, spec: RunSpec) -> History:

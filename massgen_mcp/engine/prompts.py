@@ -28,6 +28,9 @@ TERMINAL = frozenset({NEW_ANSWER, VOTE})
 READ_CHARS = 20_000
 """How much of an answer `read_answer` gives at once."""
 
+REASON_CHARS = 400
+"""How long a vote's reason may be where a grammar holds the model to it."""
+
 WRAP_UP = "Time is short: end this turn now, with the best you have."
 
 _ROLE = """\
@@ -44,8 +47,8 @@ You work on a task alone and end your turn with the call new_answer, which hands
 answer. It must stand on its own: its reader sees nothing else of your work."""
 
 _JSON_STYLE = """\
-Reply with one JSON object and nothing else: {"action": "new_answer", "content": "<your complete \
-answer>"} or {"action": "vote", "agent_id": "<agent>", "reason": "<why>"}."""
+Reply with one JSON object and nothing else. Its "action" is "new_answer", with your complete answer to \
+the task as "content"; or "vote", with the agent whose answer is best as "agent_id" and your "reason"."""
 
 
 def system_prompt(spec: RunSpec, state: RunState, agent: Agent, *, json_style: bool) -> str:
@@ -258,13 +261,19 @@ def turn_schema(state: RunState, agent: Agent, phase: Phase, targets: list[str])
     choices: list[JsonValue] = []
     if phase == "present" or (phase == "answer" and may_answer(state, agent)):
         choices.append(
-            _object({"action": {"const": NEW_ANSWER}, "content": {"type": "string"}}, "content")
+            _object(
+                {
+                    "action": {"const": NEW_ANSWER},
+                    "content": {"type": "string", "minLength": 1},
+                },
+                "content",
+            )
         )
     if targets and phase != "present":
         properties: dict[str, JsonValue] = {
             "action": {"const": VOTE},
             "agent_id": {"type": "string", "enum": targets},
-            "reason": {"type": "string"},
+            "reason": {"type": "string", "maxLength": REASON_CHARS},
         }
         choices.append(_object(properties, "agent_id", "reason"))
     if len(choices) == 1 and isinstance(choices[0], dict):

@@ -6,6 +6,7 @@ takes nothing back: after a crash it is done again from the journal, and no mode
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -17,10 +18,18 @@ from massgen_mcp.coordination.events import (
     AnswerPublished,
     AnswerSubmitted,
     CheckResult,
+    PresentationFailed,
+    TurnFailed,
 )
 from massgen_mcp.coordination.objections import find_equal
-from massgen_mcp.coordination.state import Answer, current_answers, find_answer
+from massgen_mcp.coordination.state import (
+    Answer,
+    Submission,
+    current_answers,
+    find_answer,
+)
 from massgen_mcp.engine.parts import Parts
+from massgen_mcp.errors import WorkspaceError
 from massgen_mcp.interfaces import FileDraft
 from massgen_mcp.messages import JsonObject
 
@@ -28,10 +37,14 @@ FINAL = "final"
 """The name of the presented answer among the drafts."""
 
 
+Fate: TypeAlias = Literal["published", "overtaken", "failed"]
+"""What became of a submission."""
+
+
 @dataclass(slots=True)
 class _Publication:
     done: anyio.Event = field(default_factory=anyio.Event)
-    is_published: bool = False
+    fate: Fate = "failed"
 
 
 class Publisher:
@@ -47,18 +60,19 @@ class Publisher:
 
     async def write(self, agent: str, files: Sequence[FileDraft]) -> None:
         """Put files into the agent's workspace. Raises WorkspaceError."""
-        await anyio.to_thread.run_sync(self._parts.workspaces.write, agent, files)
+        if files:
+            await anyio.to_thread.run_sync(self._parts.workspaces.write, agent, files)
 
     async def digest(self, agent: str) -> str:
         """The digest of the agent's workspace."""
         return await anyio.to_thread.run_sync(self._parts.workspaces.digest, agent)
 
-    async def publish(self, event: AnswerSubmitted) -> bool:
-        """Hand in an answer against which there is no objection; whether it was published."""
+    async def publish(self, event: AnswerSubmitted) -> Fate:
+        """Hand in an answer against which there is no objection; what became of it."""
         durable = self._parts.journal.accept(event)
         publication = self._start(event.agent, durable)
         await publication.done.wait()
-        return publication.is_published
+        return publication.fate
 
     def take_up(self, agent: str) -> None:
         """Go on with a submission whose worker died."""
@@ -80,28 +94,33 @@ class Publisher:
 
     async def _run(self, agent: str, publication: _Publication, durable: anyio.Event) -> None:
         await durable.wait()
-        journal = self._parts.journal
-        submission = journal.state.agents[agent].submission
-        if submission is None:
-            return
-        label = submission.label
-        await anyio.to_thread.run_sync(self._parts.shelf.keep, agent, label, submission.content)
-        check = await self._check(label)
-        event = AnswerPublished(agent=agent, label=label, check=check)
-        if journal.objection(event) is None:
-            await journal.append(event)
-            answer = find_answer(journal.state, label)
-            if answer is not None:
-                await self.shelve(answer)
-            publication.is_published = True
-        else:
-            answers = current_answers(journal.tip)
-            equal = find_equal(answers, submission.content, submission.files_digest)
-            equal_to = "" if equal is None else equal.label
-            await journal.append(AnswerOvertaken(agent=agent, label=label, equal_to=equal_to))
+        submission = self._parts.journal.state.agents[agent].submission
+        if submission is not None:
+            try:
+                publication.fate = await self._publish(agent, submission)
+            except WorkspaceError as error:
+                reason = f"its answer could not be stored: {error}"
+                failed = TurnFailed(agent=agent, turn=submission.turn, reason=reason)
+                await self._parts.journal.try_append(failed)
         del self._under_way[agent]
         publication.done.set()
         self._parts.poke()
+
+    async def _publish(self, agent: str, submission: Submission) -> Fate:
+        journal, label = self._parts.journal, submission.label
+        await anyio.to_thread.run_sync(self._parts.shelf.keep, agent, label, submission.content)
+        check = await self._check(label)
+        if await journal.try_append(AnswerPublished(agent=agent, label=label, check=check)):
+            answer = find_answer(journal.state, label)
+            if answer is not None:
+                await self.shelve(answer)
+            return "published"
+        answers = current_answers(journal.tip)
+        equal = find_equal(answers, submission.content, submission.files_digest)
+        if equal is not None:
+            overtaken = AnswerOvertaken(agent=agent, label=label, equal_to=equal.label)
+            await journal.try_append(overtaken)
+        return "overtaken"
 
     async def shelve(self, answer: Answer) -> None:
         """Turn the kept draft into the published answer on disk; again is the same as once."""
@@ -111,9 +130,14 @@ class Publisher:
     async def present(self, agent: str, turn: int, content: str) -> None:
         """Store and check the final answer, and say what became of it."""
         journal = self._parts.journal
-        await anyio.to_thread.run_sync(self._parts.shelf.keep, agent, FINAL, content)
+        try:
+            await anyio.to_thread.run_sync(self._parts.shelf.keep, agent, FINAL, content)
+            digest = await self.digest(agent)
+        except WorkspaceError as error:
+            reason = f"the final answer could not be stored: {error}"
+            await journal.try_append(PresentationFailed(reason=reason))
+            return
         check = await self._check(FINAL)
-        digest = await self.digest(agent)
         presented = AnswerPresented(
             agent=agent, turn=turn, content=content, files_digest=digest, check=check
         )
@@ -129,11 +153,16 @@ class Publisher:
             if self._is_closing:
                 scope.cancel()
             async with self._checking:
-                result = await checker.check(name)
+                try:
+                    result = await checker.check(name)
+                except WorkspaceError as error:
+                    result = _inconclusive(str(error))
         self._check_scopes.discard(scope)
-        return result or CheckResult(
-            status="inconclusive", exit_code=None, seconds=0.0, tail="stopped: the run was ending"
-        )
+        return result or _inconclusive("stopped: the run was ending")
+
+
+def _inconclusive(tail: str) -> CheckResult:
+    return CheckResult(status="inconclusive", exit_code=None, seconds=0.0, tail=tail)
 
 
 def describe_answer(answer: Answer) -> JsonObject:

@@ -14,11 +14,13 @@ from anyio.abc import TaskGroup
 from massgen_mcp.coordination.events import (
     AnswerPublished,
     CancelAsked,
+    DraftKept,
     Event,
     FinishAsked,
     MessageSent,
     Outcome,
     PassedOver,
+    PresentationFailed,
     RunLimitReached,
     TurnExpired,
     TurnFailed,
@@ -29,6 +31,7 @@ from massgen_mcp.coordination.planning import plan
 from massgen_mcp.coordination.state import (
     Closing,
     Ended,
+    Presented,
     RunState,
     every_answer,
     submissions_under_way,
@@ -37,7 +40,7 @@ from massgen_mcp.engine.agent import AgentTurn
 from massgen_mcp.engine.journal import Committed
 from massgen_mcp.engine.parts import Parts
 from massgen_mcp.engine.publishing import Publisher
-from massgen_mcp.errors import IllegalEvent
+from massgen_mcp.errors import IllegalEvent, WorkspaceError
 from massgen_mcp.interfaces import Letter, Mailbox
 
 logger = logging.getLogger(__name__)
@@ -95,6 +98,8 @@ class Runner:
                 self._causes[agent] = "its last turn took all its time"
             case _:
                 pass
+        if isinstance(committed.state.phase, Closing | Presented | Ended):
+            self._cancel_turns(committed.state, frozenset())
         self.wake()
 
     @property
@@ -141,7 +146,8 @@ class Runner:
                     case Continue(turns=turns):
                         self._reconcile(turns, publisher, tasks)
                     case Present(turn=turn):
-                        await self._prepare_presentation(turn)
+                        if not await self._prepare_presentation(turn):
+                            continue
                         self._reconcile((turn,), publisher, tasks)
                 for agent in submissions_under_way(journal.state):
                     publisher.take_up(agent.label)
@@ -166,11 +172,12 @@ class Runner:
         due = [event for event in clocks.due() if journal.objection(event) is None]
         if not due:
             due = self._spent()
-        for event in due:
-            await self._keep_draft(event)
-        if due:
-            await journal.append(*due)
-        return bool(due)
+        if not due:
+            return False
+        drafts = await anyio.to_thread.run_sync(self._keep_drafts, self._cut_off_by(due))
+        for event in (*due, *drafts):
+            await journal.try_append(event)
+        return True
 
     def _spent(self) -> list[Event]:
         """The end of the budget: every agent at work waits for money that is not there."""
@@ -186,30 +193,58 @@ class Runner:
             return []
         return [RunLimitReached(limit=next(iter(blocked.values())))]
 
-    async def _keep_draft(self, event: Event) -> None:
-        """Put aside what an agent had when its turn was ended for it."""
-        match event:
-            case TurnExpired(agent=agent) | PassedOver(agent=agent):
-                turn = self._parts.journal.state.agents[agent].turn
-                name = f"{agent}.turn{turn}"
-                words = self._parts.transcripts[agent].last_words(turn)
-                keep = self._parts.shelf.keep
-                await anyio.to_thread.run_sync(keep, agent, name, words)
-            case _:
-                pass
+    def _cut_off_by(self, due: Sequence[Event]) -> list[tuple[DraftKept, str]]:
+        """The drafts to keep of turns that these events end, and their words."""
+        reasons: dict[str, str] = {}
+        for event in due:
+            match event:
+                case TurnExpired(agent=agent):
+                    reasons[agent] = "its turn took all its time"
+                case PassedOver(agent=agent, reason=reason):
+                    reasons[agent] = reason
+                case RunLimitReached(limit=limit):
+                    reasons |= {agent: f"the run reached {limit}" for agent, _ in self._running}
+                case _:
+                    pass
+        drafts: list[tuple[DraftKept, str]] = []
+        for agent, reason in reasons.items():
+            turn = self._parts.journal.state.agents[agent].turn
+            words = self._parts.transcripts[agent].last_words(turn)
+            draft = DraftKept(agent=agent, name=f"{agent}.turn{turn}", reason=reason)
+            drafts.append((draft, words))
+        return drafts
+
+    def _keep_drafts(self, drafts: Sequence[tuple[DraftKept, str]]) -> list[DraftKept]:
+        """Put aside what agents had when their turns were ended for them; those that were kept."""
+        kept: list[DraftKept] = []
+        for draft, words in drafts:
+            try:
+                self._parts.shelf.keep(draft.agent, draft.name, words)
+            except WorkspaceError as error:
+                logger.warning("no draft of %s: %s", draft.agent, error)
+            else:
+                kept.append(draft)
+        return kept
 
     def _reconcile(self, wanted: Sequence[Turn], publisher: Publisher, tasks: TaskGroup) -> None:
         """Cancel turns that are not wanted any more, and start those that are missing."""
-        keys = {(turn.agent, turn.number) for turn in wanted}
-        publishing = {agent.label for agent in submissions_under_way(self._parts.journal.state)}
-        for key, running in list(self._running.items()):
-            if key not in keys and key[0] not in publishing:
-                running.scope.cancel()
+        keys = frozenset((turn.agent, turn.number) for turn in wanted)
+        self._cancel_turns(self._parts.journal.state, keys)
         for turn in wanted:
             key = (turn.agent, turn.number)
             if key not in self._running:
                 running = self._running[key] = _RunningTurn(anyio.CancelScope())
                 tasks.start_soon(self._play, turn, running, publisher)
+
+    def _cancel_turns(self, state: RunState, wanted: frozenset[TurnKey]) -> None:
+        """Cancel all other turns, but for those whose answer is on its way.
+
+        At the end of coordination this comes with the record itself, so that no model is asked after.
+        """
+        publishing = {agent.label for agent in submissions_under_way(state)}
+        for key, running in self._running.items():
+            if key not in wanted and key[0] not in publishing:
+                running.scope.cancel()
 
     async def _play(self, turn: Turn, running: _RunningTurn, publisher: Publisher) -> None:
         key = (turn.agent, turn.number)
@@ -243,16 +278,22 @@ class Runner:
             case "answer":
                 return self._causes.get(turn.agent, "the run was resumed")
 
-    async def _prepare_presentation(self, turn: Turn) -> None:
-        """End all other turns, and set the presenter's folder back to what won."""
+    async def _prepare_presentation(self, turn: Turn) -> bool:
+        """End all other turns, set the presenter's folder back to what won; whether that went well."""
         key = (turn.agent, turn.number)
         if key in self._running:
-            return
+            return True
         await self._end_turns()
         agent = self._parts.journal.state.agents[turn.agent]
         if self._started.get(turn.agent, 0) < turn.number and agent.answer is not None:
             reset = self._parts.workspaces.reset
-            await anyio.to_thread.run_sync(reset, turn.agent, agent.answer.label)
+            try:
+                await anyio.to_thread.run_sync(reset, turn.agent, agent.answer.label)
+            except WorkspaceError as error:
+                reason = f"the presenter's folder could not be set back: {error}"
+                await self._parts.journal.try_append(PresentationFailed(reason=reason))
+                return False
+        return True
 
     async def _end_turns(self) -> None:
         """Cancel all turns and wait for them, but not for ever."""

@@ -13,10 +13,11 @@ from massgen_mcp.coordination.state import (
     newest_news,
     vote_targets,
 )
+from massgen_mcp.engine import toolbox
 from massgen_mcp.engine.parts import Parts
 from massgen_mcp.engine.prompts import WRAP_UP, View, news_text
 from massgen_mcp.engine.transcript import as_messages
-from massgen_mcp.messages import Message, ToolMessage, UserMessage
+from massgen_mcp.messages import Message, UserMessage
 from massgen_mcp.store.codec import Replied, Said
 
 NEWS_PER_TURN = 2
@@ -48,8 +49,8 @@ class Talk:
             if isinstance(record, Said):
                 self.seen = record.seen
                 self.tries += record.is_try
-                if isinstance(record.message, ToolMessage):
-                    self.tool_calls += len(record.message.results)
+            else:
+                self.tool_calls += len(toolbox.reading_calls(record.response))
 
     @property
     def label(self) -> str:

@@ -69,6 +69,12 @@ def calls_of(response: ModelResponse) -> tuple[ToolCall, ...]:
     return () if printed is None else (printed,)
 
 
+def reading_calls(response: ModelResponse) -> tuple[ToolCall, ...]:
+    """The calls of a reply that does not try to end the turn."""
+    calls = calls_of(response)
+    return () if any(is_terminal(call) for call in calls) else calls
+
+
 def _printed_call(text: str) -> ToolCall | None:
     fenced = _FENCE.match(text)
     found = _json_object(fenced.group(1) if fenced else text)
@@ -190,6 +196,16 @@ def _find(state: RunState, label: str) -> Answer | None:
 def is_terminal(call: ToolCall) -> bool:
     """Whether this call ends a turn."""
     return call.name in TERMINAL
+
+
+def words_without_call(response: ModelResponse, offered: list[str]) -> str:
+    """What to say to a reply that made no call."""
+    ends = " or ".join(name for name in offered if name in TERMINAL)
+    if not response.text.strip():
+        return f"Your reply was empty. End the turn with {ends}."
+    if response.stop_reason == "length":
+        return f"Your reply was cut off before any call. End the turn with a shorter {ends}."
+    return f"Your reply made no call, so nobody sees it. End the turn with {ends}."
 
 
 def unknown_tool(call: ToolCall, offered: list[str]) -> str:

@@ -2,10 +2,11 @@
 
 import json
 import time
+from dataclasses import replace
 from typing import cast
 
 from massgen_mcp.coordination.machine import START
-from massgen_mcp.engine.ending import mark_interrupted
+from massgen_mcp.engine.ending import facts_of, mark_interrupted
 from massgen_mcp.engine.history import read_history
 from massgen_mcp.errors import MassGenError, RunHeld, RunNotFound, StoreError, UsageError
 from massgen_mcp.interfaces import Home
@@ -13,7 +14,7 @@ from massgen_mcp.launch.surroundings import disk_world, read_spec
 from massgen_mcp.messages import JsonObject
 from massgen_mcp.store.disk import DiskStore
 from massgen_mcp.store.lease import DiskLease
-from massgen_mcp.store.status import RunFacts, build_status, timestamp
+from massgen_mcp.store.status import RunFacts, build_status, describe_agents, timestamp
 
 QUEUED_SECONDS = 5.0
 """A run without a worker that is younger than this is taken to be about to get one."""
@@ -51,6 +52,8 @@ class Reader:
         if status is not None and status["is_final"] is True:
             return status
         if self._lease.is_held(run_id):
+            if status is not None and status["state"] == "interrupted":
+                return self._taken_up(run_id)
             return status or self._queued(run_id)
         # The worker may have finished between the two looks.
         status = self._read_status(run_id)
@@ -61,6 +64,10 @@ class Reader:
             return self._queued(run_id)
         try:
             with self._lease.hold(run_id):
+                # A worker may have come and finished between the look and the hold.
+                status = self._read_status(run_id)
+                if status is not None and status["is_final"] is True:
+                    return status
                 return mark_interrupted(disk_world(self._home, self._store, spec), spec, None)
         except RunHeld:
             return self._read_status(run_id) or self._queued(run_id)
@@ -77,11 +84,30 @@ class Reader:
             return None
         return cast("JsonObject", status)
 
+    def _taken_up(self, run_id: str) -> JsonObject:
+        """The status of a run whose new worker has not written one yet."""
+        spec = read_spec(self._store, run_id)
+        history = read_history(self._store, spec)
+        facts = facts_of(disk_world(self._home, self._store, spec), spec, history)
+        return build_status(spec, history.state, replace(facts, is_delivered=False, error=None))
+
     def _queued(self, run_id: str) -> JsonObject:
         spec = read_spec(self._store, run_id)
         folder = str(self._home.runs / run_id)
         facts = RunFacts(folder=folder, now=time.time(), elapsed=0.0, seq=0, is_delivered=False)
         return build_status(spec, START, facts)
+
+    def agents(self, run_id: str) -> list[JsonObject]:
+        """All agents of a run; `status` lists the first ones."""
+        status = self.status(run_id)
+        rows = cast("list[JsonObject]", status["agents"])
+        if status["agents_total"] == len(rows):
+            return rows
+        spec = read_spec(self._store, run_id)
+        history = read_history(self._store, spec)
+        return describe_agents(
+            history.state, facts_of(disk_world(self._home, self._store, spec), spec, history)
+        )
 
     def result(self, run_id: str, candidate: str | None = None) -> JsonObject:
         """The final answer with how it was chosen, or one candidate's text."""

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -22,7 +23,7 @@ from massgen_mcp.store.lease import DiskLease
 logger = logging.getLogger(__name__)
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str], open_store: Callable[[Home], DiskStore] = DiskStore) -> int:
     """Work on the run; the process's exit code."""
     run_id, home_path, lock = arguments
     os.umask(0o077)
@@ -35,7 +36,7 @@ def main(arguments: list[str]) -> int:
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     home = Home(path=Path(home_path))
     with DiskLease(home).adopt(run_id, int(lock)):
-        store = DiskStore(home)
+        store = open_store(home)
         try:
             spec = read_spec(store, run_id)
         except MassGenError:

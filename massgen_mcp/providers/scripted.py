@@ -224,7 +224,9 @@ def _words_in(call: ToolCall) -> str:
         arguments: object = json.loads(call.arguments)
     except ValueError:
         return call.arguments
-    found = cast("Mapping[str, object]", arguments) if isinstance(arguments, Mapping) else {}
+    if not isinstance(arguments, Mapping):
+        return call.arguments
+    found = cast("Mapping[str, object]", arguments)
     return str(found.get("content") or found.get("reason") or "")
 
 

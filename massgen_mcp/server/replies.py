@@ -13,6 +13,13 @@ EVENTS_PER_PAGE = 20
 AGENTS_PER_PAGE = 10
 TEXT_CHARS = 240
 
+CUTS = ((240, 20), (120, 10), (60, 5), (30, 3), (15, 1))
+"""Characters of a text and items of a list, more and more frugal."""
+
+NEVER_CUT = frozenset({"run_id", "next", "next_cursor", "next_offset", "answer", "state", "paths"})
+WIDEST = 20
+"""A mapping with more keys is a list by another name."""
+
 
 def size_of(reply: JsonObject) -> int:
     """Bytes of a reply as it is sent."""
@@ -32,6 +39,7 @@ def summarize(status: JsonObject) -> JsonObject:
     tally = cast("Sequence[JsonValue]", status["tally"])
     return {
         **kept,
+        "deadlines": _soonest(status),
         "outcome": describe_outcome(cast("JsonObject", outcome)) if outcome else None,
         "agents": [
             {key: row[key] for key in ("id", "state", "latest_label", "vote_for")}
@@ -39,6 +47,12 @@ def summarize(status: JsonObject) -> JsonObject:
         ],
         "tally": tally[:AGENTS_PER_PAGE],
     }
+
+
+def _soonest(status: JsonObject) -> JsonObject:
+    deadlines = cast("Mapping[str, str]", status["deadlines"])
+    soonest = sorted(deadlines.items(), key=lambda item: item[1])
+    return dict(soonest[:AGENTS_PER_PAGE])
 
 
 def describe_outcome(outcome: JsonObject) -> JsonObject:
@@ -49,51 +63,72 @@ def describe_outcome(outcome: JsonObject) -> JsonObject:
     return {**kept, "check": check["status"] if isinstance(check, Mapping) else None}
 
 
-def page_of_agents(status: JsonObject, cursor: int) -> JsonObject:
-    """Ten agents in full."""
-    rows = cast("Sequence[JsonObject]", status["agents"])
-    page = [_cut_texts(row) for row in rows[cursor : cursor + AGENTS_PER_PAGE]]
-    more = cursor + AGENTS_PER_PAGE < len(rows)
+def page_of_agents(status: JsonObject, rows: Sequence[JsonObject], cursor: int) -> JsonObject:
+    """Agents in full, from number `cursor` on, as many as fit."""
+    page = _fill([_cut_texts(row) for row in rows[cursor : cursor + AGENTS_PER_PAGE]])
+    end = cursor + len(page)
     return {
         "run_id": status["run_id"],
         "state": status["state"],
         "agents": page,
-        "next_cursor": cursor + AGENTS_PER_PAGE if more else None,
+        "agents_total": len(rows),
+        "next_cursor": end if end < len(rows) else None,
         "next": status["next"],
     }
 
 
 def page_of_events(run_id: str, events: Sequence[JsonObject], cursor: int) -> JsonObject:
-    """Events after number `cursor`, their texts cut."""
-    page: list[JsonValue] = []
-    last = cursor
-    for event in events[:EVENTS_PER_PAGE]:
-        row = _cut_texts({key: value for key, value in event.items() if key != "outcome"})
-        reply: JsonObject = {"events": [*page, row]}
-        if page and size_of(reply) > REPLY_BYTES - 500:
-            break
-        page.append(row)
-        last = cast("int", event["seq"])
-    more = len(page) < len(events)
+    """Events after number `cursor`, as many as fit, their texts cut."""
+    page = _fill(
+        [
+            _cut_texts({key: value for key, value in event.items() if key != "outcome"})
+            for event in events[:EVENTS_PER_PAGE]
+        ]
+    )
+    last = cast("int", events[len(page) - 1]["seq"]) if page else cursor
     return {
         "run_id": run_id,
         "events": page,
-        "next_cursor": last if more else None,
+        "next_cursor": last if len(page) < len(events) else None,
         "note": f"Texts are cut at {TEXT_CHARS} characters; the journal in the run's folder has all.",
     }
+
+
+def _fill(rows: Sequence[JsonObject]) -> list[JsonValue]:
+    """The first rows that leave room for the rest of a reply; one at least, cut if it must be."""
+    page: list[JsonValue] = []
+    for row in rows:
+        reply: JsonObject = {"rows": [*page, row]}
+        if page and size_of(reply) > REPLY_BYTES - 1_000:
+            break
+        page.append(row if size_of(row) <= REPLY_BYTES - 1_000 else _cut(row, 60, 5))
+    return page
+
+
+def fit(reply: JsonObject) -> JsonObject:
+    """The reply, its texts and lists cut as far as its size demands; what is cut is marked."""
+    for chars, items in CUTS:
+        if size_of(reply) <= REPLY_BYTES:
+            break
+        reply = {
+            key: value if key in NEVER_CUT else _cut(value, chars, items)
+            for key, value in reply.items()
+        }
+    return reply
 
 
 def _cut_texts(row: JsonObject) -> dict[str, JsonValue]:
     return {key: _cut(value) for key, value in row.items()}
 
 
-def _cut(value: JsonValue) -> JsonValue:
-    if isinstance(value, str) and len(value) > TEXT_CHARS:
-        return value[:TEXT_CHARS] + "…"
+def _cut(value: JsonValue, chars: int = TEXT_CHARS, items: int = AGENTS_PER_PAGE) -> JsonValue:
+    if isinstance(value, str):
+        return value if len(value) <= chars else value[: chars - 1] + "…"
     if isinstance(value, Mapping):
-        return _cut_texts(value)
+        kept = list(value.items())[:items] if len(value) > WIDEST else value.items()
+        return {key: _cut(inner, chars, items) for key, inner in kept}
     if isinstance(value, list | tuple):
-        return [_cut(item) for item in value[:AGENTS_PER_PAGE]]
+        return [_cut(item, chars, items) for item in value[:items]]
     return value
 
 
@@ -150,14 +185,25 @@ def page_of_answer(result: JsonObject, offset: int, max_chars: int | None) -> Js
         files = cast("Sequence[JsonValue]", head["files"])
         head["files"] = files[:EVENTS_PER_PAGE]
         head["files_total"] = len(files)
-    if offset:
-        head = {"run_id": result["run_id"]}
+    head = {"run_id": result["run_id"]} if offset else fit_head(head)
     length = REPLY_BYTES if max_chars is None else max_chars
     reply = _with_piece(head, answer, offset, length)
     while max_chars is None and size_of(reply) > REPLY_BYTES and length > 1:
         length = max(1, min(length - 1, length - (size_of(reply) - REPLY_BYTES) // 4))
         reply = _with_piece(head, answer, offset, length)
     return reply
+
+
+def fit_head(head: JsonObject) -> JsonObject:
+    """What goes with an answer, cut so that at least half of a reply is left for the answer."""
+    for chars, items in CUTS:
+        if size_of(head) <= REPLY_BYTES // 2:
+            break
+        head = {
+            key: value if key in NEVER_CUT else _cut(value, chars, items)
+            for key, value in head.items()
+        }
+    return head
 
 
 def _with_piece(head: JsonObject, answer: str, offset: int, length: int) -> JsonObject:

@@ -103,7 +103,19 @@ def serve_stdio(home: Home) -> None:
     for name in (signal.SIGTERM, signal.SIGINT):
         # The reader of stdin cannot be interrupted; runs do not depend on how this process ends.
         signal.signal(name, _leave)
+    _clear_stdout()
     anyio.run(server.run_stdio_async)
+    # What is printed at the exit has no business in the protocol's stream either.
+    sys.stdout = sys.stderr
+
+
+def _clear_stdout() -> None:
+    """Send what was printed before now to stderr, and leave stdout to the protocol."""
+    wire = os.dup(1)
+    os.dup2(2, 1)
+    sys.stdout.flush()
+    os.dup2(wire, 1)
+    os.close(wire)
 
 
 def _leave(_signal: int, _frame: object) -> None:

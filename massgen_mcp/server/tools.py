@@ -11,7 +11,7 @@ import anyio.to_thread
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from massgen_mcp.app import App
 from massgen_mcp.config.load import Sources, load_settings, narrow
@@ -21,6 +21,7 @@ from massgen_mcp.messages import JsonObject
 from massgen_mcp.server.replies import (
     compact,
     describe_changes,
+    fit,
     page_of_agents,
     page_of_answer,
     page_of_events,
@@ -41,6 +42,11 @@ Limit = Literal[
     "max_tokens",
     "max_calls",
 ]
+
+
+def _listed(value: object) -> object:
+    """One name is a team of that name."""
+    return [value] if isinstance(value, str) else value
 
 
 def say(reply: JsonObject) -> CallToolResult:
@@ -77,6 +83,7 @@ class Tools:
         task: Annotated[str, Field(description="What the team should do, in full.", min_length=1)],
         team: Annotated[
             list[str],
+            BeforeValidator(_listed),
             Field(
                 description='["@name"] or ["provider/model", ...]; default: the configured team.'
             ),
@@ -90,7 +97,7 @@ class Tools:
             Field(description="Who writes the final answer; reuse is fastest."),
         ] = "",
         limits: Annotated[
-            dict[Limit, float],
+            dict[Limit, Annotated[float, Field(allow_inf_nan=False)]],
             Field(
                 description="Limits of this run; they can only be lower than the configured ones."
             ),
@@ -171,23 +178,27 @@ class Tools:
         began = time.monotonic()
         first = await self._do(partial(app.status, name))
         since = cast("int", first["event_seq"]) if since_event < 0 else since_event
-        status, beats = first, 0
-        while not _is_over(status) and time.monotonic() - began < timeout_seconds:
-            await anyio.sleep(POLL_SECONDS)
+        status, told, heard = first, 0.0, cast("int", first["event_seq"])
+        while not _is_over(status) and (left := timeout_seconds + began - time.monotonic()) > 0:
+            await anyio.sleep(min(POLL_SECONDS, left))
             status = await self._do(partial(app.status, name))
-            waited = time.monotonic() - began
-            if waited >= (beats + 1) * HEARTBEAT_SECONDS:
-                beats += 1
-                words = f"{status['state']}, event {status['event_seq']}"
-                await context.report_progress(waited, timeout_seconds, words)
-        events = await anyio.to_thread.run_sync(app.events, name, since)
+            waited, seq = time.monotonic() - began, cast("int", status["event_seq"])
+            if seq != heard or waited - told >= HEARTBEAT_SECONDS:
+                told, heard = waited, seq
+                await context.report_progress(
+                    waited, timeout_seconds, f"{status['state']}, event {seq}"
+                )
+        events = await self._do(lambda: {"events": app.events(name, since)})
+        changed = describe_changes(cast("list[JsonObject]", events["events"]))
         return say(
-            {
-                **summarize(status),
-                "changed": describe_changes(events),
-                "waited_seconds": round(time.monotonic() - began, 1),
-                "next": _next_call(status),
-            }
+            fit(
+                {
+                    **summarize(status),
+                    "changed": changed,
+                    "waited_seconds": round(time.monotonic() - began, 1),
+                    "next": _next_call(status),
+                }
+            )
         )
 
     async def get_status(
@@ -211,8 +222,8 @@ class Tools:
             return page_of_events(name, app.events(name, cursor), cursor)
         status = app.status(name)
         if detail == "agents":
-            return page_of_agents(status, cursor)
-        return {**summarize(status), "next": _next_call(status)}
+            return page_of_agents(status, app.agents(name), cursor)
+        return fit({**summarize(status), "next": _next_call(status)})
 
     async def get_final_answer(
         self,

@@ -134,6 +134,11 @@ def build_status(spec: RunSpec, state: RunState, facts: RunFacts) -> JsonObject:
     }
 
 
+def describe_agents(state: RunState, facts: RunFacts) -> list[JsonObject]:
+    """All agents, as `status.json` describes the first of them."""
+    return [_describe_agent(state, agent, facts) for agent in state.agents.values()]
+
+
 def preview(text: str) -> str:
     """The first words of a text, on one line."""
     line = " ".join(text.split())

@@ -6,7 +6,7 @@ disturbed as a seed says; what they try is asked of `objection` first, as the en
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import cast
 
@@ -20,24 +20,18 @@ from massgen_mcp.coordination.events import (
     BarrierLifted,
     CancelAsked,
     CheckResult,
-    CheckStatus,
     Degraded,
     DraftKept,
     Event,
-    Final,
     FinishAsked,
     Limit,
     LoopStalled,
-    Member,
     MessageSent,
-    Mode,
     NoveltyRefused,
     PassedOver,
     PresentationFailed,
-    Rules,
     RunBroken,
     RunLimitReached,
-    RunStarted,
     TurnExpired,
     TurnFailed,
     TurnStarted,
@@ -68,29 +62,12 @@ from massgen_mcp.coordination.state import (
     current_answers,
     submissions_under_way,
 )
+from tests.coordination.tempers import draw_start, draw_temper
 
 TRIES = 3
 """What is not a legal end is answered in words and asked again this often in a turn."""
 
 LIMITS: list[Limit] = ["run_seconds", "max_usd", "max_tokens", "max_calls"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Temper:
-    """How the agents and the world of one history behave; all but the last three are chances."""
-
-    refine: float
-    vote_first: float
-    self_vote: float
-    runner_up: float
-    slip: float
-    fail: float
-    copy: float
-    clock: float
-    trouble: float
-    disturbances: int
-    texts: int
-    checks: tuple[CheckStatus, ...]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -123,69 +100,11 @@ def make_text(number: int) -> str:
     return ". ".join(f"step {line} of plan {number}" for line in range(8))
 
 
-def _draw_temper(rng: Random, is_split: bool) -> Temper:
-    temper = Temper(
-        refine=rng.choice([0.0, 0.0, 0.1, 0.4]),
-        vote_first=rng.choice([0.0, 0.0, 0.0, 0.3]),
-        self_vote=rng.choice([0.1, 0.5, 0.9]),
-        runner_up=rng.choice([0.0, 0.0, 0.5, 1.0]),
-        slip=rng.choice([0.0, 0.0, 0.1, 0.3]),
-        fail=rng.choice([0.0, 0.0, 0.05, 0.25]),
-        copy=rng.choice([0.0, 0.0, 0.4]),
-        clock=rng.choice([0.0, 0.1, 0.5]),
-        trouble=rng.choice([0.05, 0.3]),
-        disturbances=rng.choice([0, 0, 0, 1, 2, 4]),
-        texts=rng.choice([2, 4, 1000, 1000]),
-        checks=rng.choice(
-            [(), (), ("passed", "failed"), ("passed", "failed", "inconclusive"), ("failed",)]
-        ),
-    )
-    if not is_split:
-        return temper
-    # A team that is evenly split and undisturbed: left to chance, the last tie rules are rare.
-    return replace(
-        temper,
-        refine=0.0,
-        vote_first=0.0,
-        runner_up=rng.choice([0.0, 0.0, 1.0]),
-        slip=0.0,
-        fail=0.0,
-        clock=0.0,
-        disturbances=0,
-        texts=1000,
-        checks=rng.choice([(), (), ("passed", "failed")]),
-    )
-
-
-def _draw_start(rng: Random, is_split: bool) -> RunStarted:
-    size = rng.choice([4, 4, 5, 6, 6] if is_split else [1, 2, 2, 3, 3, 3, 4, 5, 6])
-    labels = [f"agent{number}" for number in range(1, size + 1)]
-    positions = rng.sample(range(size), size)
-    models = [f"model{number}" for number in range(rng.choice([1, 2, 3, 4]))]
-    modes: tuple[Mode, ...] = ("vote", "quick", "synthesize", "single")
-    finals: list[Final] = ["present", "present", "reuse", "synthesize"]
-    members = tuple(
-        Member(label=label, position=position, name=f"name{position}", model=rng.choice(models))
-        for label, position in zip(labels, positions, strict=True)
-    )
-    rules = Rules(
-        mode=rng.choices(modes, (12, 4, 3, 1))[0],
-        final=rng.choice(finals),
-        self_votes="forbid" if size >= 3 and rng.random() < 0.3 else "allow",
-        novelty="strict" if rng.random() < 0.3 else "off",
-        answers_per_agent=rng.choice([1, 2, 3]),
-        answer_chars=rng.choice([1_000, 1_000_000]),
-        presenter=rng.choice([None, *labels]),
-        seed=rng.randrange(1000),
-    )
-    return RunStarted(members=members, rules=rules)
-
-
 class _Play:
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
         self.is_split = self.rng.random() < 0.5
-        self.temper = _draw_temper(self.rng, self.is_split)
+        self.temper = draw_temper(self.rng, self.is_split)
         self.history = History(seed=seed)
         self.disturbances = self.temper.disturbances
         self.seen: dict[tuple[str, int], int] = {}
@@ -196,7 +115,7 @@ class _Play:
         return self.history.state
 
     def start(self) -> None:
-        self.record(_draw_start(self.rng, self.is_split))
+        self.record(draw_start(self.rng, self.is_split))
         self.record(WorkerStarted(pid=1, is_resume=False))
         rules = self.state.rules
         if rules.self_votes == "forbid":
