@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from massgen_mcp.messages import JsonObject, JsonValue
+from massgen_mcp.store.narration import narrate
 
 TAIL_CHARS = 2000
 STYLES = {
@@ -84,6 +85,12 @@ def rows(value: JsonValue) -> Iterator[JsonObject]:
         yield from (item for item in value if isinstance(item, Mapping))
 
 
+def narrated_line(event: JsonObject) -> str | None:
+    """One event in words, with its time; None for one that says nothing to an onlooker."""
+    words = narrate(event)
+    return None if words is None else f"{_seconds_of(event):7.1f} s  {plain(words)}"
+
+
 def event_line(event: JsonObject) -> str:
     """One event as a line: when, what, and the details that fit."""
     head = {"seq", "at", "run_clock", "type", "v", "files_digest", "seen"}
@@ -92,9 +99,12 @@ def event_line(event: JsonObject) -> str:
         for key, value in event.items()
         if key not in head and value not in (None, "", [])
     )
+    return f"{event['seq']!s:>4} {_seconds_of(event):8.1f}s  {event['type']}  {details}".rstrip()
+
+
+def _seconds_of(event: JsonObject) -> float:
     clock = event["run_clock"]
-    seconds = float(clock) if isinstance(clock, int | float) else 0.0
-    return f"{event['seq']!s:>4} {seconds:8.1f}s  {event['type']}  {details}".rstrip()
+    return float(clock) if isinstance(clock, int | float) else 0.0
 
 
 def describe_end(result: JsonObject) -> list[str]:
@@ -138,7 +148,8 @@ def _agent_row(agent: JsonObject, newest: Mapping[str, str]) -> list[Text]:
 
 def _tally_line(status: JsonObject) -> str:
     counts = [
-        f"{_text(row.get('label') or row.get('agent'))}: {_text(row.get('votes'))}"
+        f"{_text(row.get('label'))}: {_text(row.get('votes'))}"
+        + (f" (check {_text(row.get('check'))})" if row.get("check") else "")
         for row in rows(status.get("tally"))
     ]
     return f"votes: {', '.join(counts)}" if counts else "votes: none yet"

@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.live import Live
 
 from massgen_mcp.app import App
-from massgen_mcp.cli.display import NewestLines, event_line, render
+from massgen_mcp.cli.display import NewestLines, narrated_line, render
 from massgen_mcp.engine.runner import LEAVE_SECONDS
 from massgen_mcp.errors import MassGenError
+from massgen_mcp.store.narration import narrate
 
 FRAME_SECONDS = 0.125
 LINES_SECONDS = 0.5
@@ -112,7 +113,9 @@ async def follow(app: App, run_id: str) -> None:
         else:
             for event in app.events(run_id, last_seq):
                 last_seq = int(str(event["seq"]))
-                newest[str(event.get("agent"))] = event_line(event)
+                line = narrate(event)
+                if line is not None and event.get("agent") is not None:
+                    newest[str(event["agent"])] = line
             live.update(render(status, newest), refresh=True)
         return status["is_final"] is True or status["state"] == "interrupted"
 
@@ -133,7 +136,9 @@ def _event_printer(app: App, run_id: str) -> Callable[[], None]:
     def show() -> None:
         nonlocal last_seq
         for event in app.events(run_id, last_seq):
-            click.echo(event_line(event), err=True)
+            line = narrated_line(event)
+            if line is not None:
+                click.echo(line, err=True)
             seq = event["seq"]
             last_seq = seq if isinstance(seq, int) else last_seq
 

@@ -25,6 +25,7 @@ from massgen_mcp.coordination.events import (
     TurnExpired,
     TurnFailed,
     TurnStarted,
+    VoteCast,
 )
 from massgen_mcp.coordination.machine import Continue, Finish, Follow, Present, Turn
 from massgen_mcp.coordination.planning import plan
@@ -73,6 +74,8 @@ class Runner:
         self._started = dict(started)
         self._openings = openings
         self._causes: dict[str, str] = {}
+        agents = parts.journal.state.agents.values()
+        self._voters = {agent.label for agent in agents if agent.vote is not None}
         self._running: dict[TurnKey, _RunningTurn] = {}
         self._wake = anyio.Event()
         self._publisher: Publisher | None = None
@@ -85,10 +88,13 @@ class Runner:
         """Take in a record that became durable."""
         event = committed.record.event
         match event:
-            case AnswerPublished(label=label):
-                cause = f"{label} was published"
-                for agent in committed.state.agents:
-                    self._causes[agent] = cause
+            case VoteCast(agent=agent):
+                self._voters.add(agent)
+            case AnswerPublished(agent=author, label=label):
+                is_first = len(committed.state.agents[author].answers) == 1
+                for agent in self._voters | (set() if is_first else {author}):
+                    self._causes[agent] = f"{label} was published"
+                self._voters.clear()
             case MessageSent(id=name, to=to):
                 for agent in committed.state.agents if to is None else (to,):
                     self._causes[agent] = f"message {name} came"
@@ -276,7 +282,7 @@ class Runner:
             case "answer" if turn.number == 1:
                 return "the run started"
             case "answer":
-                return self._causes.get(turn.agent, "the run was resumed")
+                return self._causes.get(turn.agent, "the first answers are in")
 
     async def _prepare_presentation(self, turn: Turn) -> bool:
         """End all other turns, set the presenter's folder back to what won; whether that went well."""

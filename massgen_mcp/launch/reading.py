@@ -20,6 +20,10 @@ QUEUED_SECONDS = 5.0
 """A run without a worker that is younger than this is taken to be about to get one."""
 
 
+ASKED_CHARS = 80
+"""How much of a run's id that does not exist is said back."""
+
+
 class Reader:
     """The runs of one home, to look at."""
 
@@ -38,12 +42,13 @@ class Reader:
         ]
         if len(found) == 1:
             return found[0]
+        asked = run if len(run) <= ASKED_CHARS else f"{run[:ASKED_CHARS]}…"
         if found:
-            msg = f"{run!r} fits {len(found)} runs: {', '.join(found[:5])}. Give more of the id."
+            msg = f"{asked!r} fits {len(found)} runs: {', '.join(found[:5])}. Give more of the id."
         elif ids:
-            msg = f"There is no run {run!r}. The newest are {', '.join(ids[:5])}."
+            msg = f"There is no run {asked!r}. The newest are {', '.join(ids[:5])}."
         else:
-            msg = f"There is no run {run!r}, nor any other in {self._home.runs}. Start one first."
+            msg = f"There is no run {asked!r}, nor any other in {self._home.runs}. Start one first."
         raise RunNotFound(msg)
 
     def status(self, run_id: str) -> JsonObject:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from massgen_mcp.messages import JsonObject, JsonValue
+from massgen_mcp.store.narration import narrate
 
 REPLY_BYTES = 8_000
 """A reply is at most this large unless `max_chars` asks for more; hosts cut what is larger."""
@@ -134,38 +135,11 @@ def _cut(value: JsonValue, chars: int = TEXT_CHARS, items: int = AGENTS_PER_PAGE
 
 def describe_changes(events: Sequence[JsonObject]) -> list[JsonValue]:
     """What happened, a line an event, for a reader who waits."""
-    lines = [line for event in events if (line := _line_of(event)) is not None]
+    lines = [line for event in events if (line := narrate(event)) is not None]
     if len(lines) > EVENTS_PER_PAGE:
         left = len(lines) - EVENTS_PER_PAGE
         lines = [f"({left} earlier events left out)", *lines[-EVENTS_PER_PAGE:]]
     return [*lines]
-
-
-def _line_of(event: JsonObject) -> str | None:
-    agent, kind = event.get("agent"), event["type"]
-    match kind:
-        case "answer_published":
-            check = event.get("check")
-            verdict = f" (check {check['status']})" if isinstance(check, Mapping) else ""
-            return f"{event['label']} was published{verdict}"
-        case "vote_cast":
-            return f"{agent} voted for {event['answer']}"
-        case "vote_overtaken":
-            return f"{agent}'s vote came too late for {event['by']}"
-        case "turn_failed":
-            return f"a turn of {agent} failed: {_cut(event['reason'])}"
-        case "agent_retired" | "passed_over":
-            return f"{agent} {str(kind).replace('_', ' ')}: {_cut(event['reason'])}"
-        case "ballot_opened" | "barrier_lifted" | "run_limit" | "finish_asked" | "cancel_asked":
-            return str(kind).replace("_", " ")
-        case "winner_decided":
-            return f"winner {event['winner']}, decided by {event['decided_by']}"
-        case "answer_presented":
-            return "the final answer was written"
-        case "presentation_failed":
-            return f"the winning answer is used as it stands: {_cut(event['reason'])}"
-        case _:
-            return None
 
 
 def page_of_answer(result: JsonObject, offset: int, max_chars: int | None) -> JsonObject:
