@@ -105,7 +105,8 @@ class AgentTurn:
         if self._transcript.opening(number) is None:
             self._transcript.forget_before(number)
             seq = self._parts.journal.durable_seq
-            await self._transcript.write(TurnOpened(turn=number, seq=seq))
+            # Not waited for: the record of the first call comes after it, and is.
+            self._transcript.post(TurnOpened(turn=number, seq=seq))
         agent = self._opening.agents[self._label]
         prompt = turn_prompt(self._parts.spec, self._opening, agent, number, self._turn.phase)
         return Talk(
@@ -130,7 +131,8 @@ class AgentTurn:
         json_style = self._spec.tool_style == "json_schema"
         targets = talk.shown_targets()
         configured = self._spec.options.get("max_output_tokens")
-        bound = configured if isinstance(configured, int) else None
+        wished = configured if isinstance(configured, int) else None
+        bound = self._parts.budget.output_bound(self._label, wished)
         return ModelRequest(
             agent=self._label,
             turn=self._turn.number,
@@ -139,8 +141,10 @@ class AgentTurn:
             system=system_prompt(self._parts.spec, state, agent, json_style=json_style),
             messages=talk.messages(),
             tools=() if json_style else turn_tools(state, agent, phase, targets),
-            schema=turn_schema(state, agent, phase, targets) if json_style else None,
-            max_output_tokens=self._parts.budget.output_bound(self._label, bound),
+            schema=turn_schema(state, agent, phase, targets, max_output_tokens=bound)
+            if json_style
+            else None,
+            max_output_tokens=bound,
         )
 
     async def _act_on(self, talk: Talk, response: ModelResponse) -> None:

@@ -84,20 +84,9 @@ class Budget:
         self._reserved: list[Reservation] = []
         self._changed = anyio.Event()
         self.spent = {agent: Spending() for agent in prices}
-        self.blocked: dict[str, Limit] = {}
-
-    @property
-    def total(self) -> Spending:
+        self.total = Spending()
         """What the run has used so far."""
-        total = Spending()
-        for spending in self.spent.values():
-            total += spending
-        return total
-
-    @property
-    def is_capped(self) -> bool:
-        """Whether tokens or money are limited, so that replies must be bounded."""
-        return self._limits.max_tokens is not None or self._limits.max_usd is not None
+        self.blocked: dict[str, Limit] = {}
 
     def worst_case(self, request: ModelRequest) -> Reservation:
         """What this call can cost at most."""
@@ -168,6 +157,7 @@ class Budget:
         if spending.calls and not spending.usage.total_tokens:
             spending = replace(spending, usd=0.0)
         self.spent[agent] = before + spending
+        self.total += spending
         self._tell()
 
     def _tell(self) -> None:

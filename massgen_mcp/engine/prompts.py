@@ -1,5 +1,7 @@
 """What an agent is told, as text. Pure: the same state, agent and turn give the same words."""
 
+import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from massgen_mcp.coordination.events import CheckResult
@@ -27,6 +29,9 @@ TERMINAL = frozenset({NEW_ANSWER, VOTE})
 
 READ_CHARS = 20_000
 """How much of an answer `read_answer` gives at once."""
+
+CHARS_PER_BOUND_TOKEN = 2
+"""Characters that a token stands for at least in nearly all text."""
 
 REASON_CHARS = 400
 """How long a vote's reason may be where a grammar holds the model to it."""
@@ -69,32 +74,42 @@ class View:
     turn: int
     coordination: CoordinationSpec
 
-    def block(self, answer: Answer) -> str:
-        """One answer, fenced so that its text cannot pass for another's."""
-        text = _excerpt(answer.content, answer.label, self.coordination.excerpt_chars)
-        key = _fence_key(self, answer, text)
+    def blocks(self, answers: Sequence[Answer]) -> list[str]:
+        """Answers, each fenced so that its text cannot pass for another's.
+
+        The fences of one viewer's turn share a key that no other viewer ever sees, so that no author
+        can write it.
+        """
+        chars = self.coordination.excerpt_chars
+        texts = [_excerpt(answer.content, answer.label, chars) for answer in answers]
+        key = self.key(texts)
+        return [self._block(answer, text, key) for answer, text in zip(answers, texts, strict=True)]
+
+    def _block(self, answer: Answer, text: str, key: str) -> str:
         by = "you" if answer.agent == self.agent.label else answer.agent
         model = f' model="{answer.model}"' if self.coordination.disclose_identities else ""
-        lines = [
-            f'<answer label="{answer.label}" by="{by}"{model} key="{key}">',
-            text,
-            f'</answer key="{key}">',
-        ]
-        if answer.check is not None:
-            lines.append(describe_check(answer.check))
-        return "\n".join(lines)
+        head = f'<answer label="{answer.label}" by="{by}"{model} key="{key}">'
+        check = "" if answer.check is None else f"\n{describe_check(answer.check)}"
+        return f'{head}\n{text}\n</answer key="{key}">{check}'
+
+    def key(self, texts: Sequence[str]) -> str:
+        """A word for the ends of fences that none of the texts holds."""
+        seed, label = self.state.rules.seed, self.agent.label
+        number = 0
+        while True:
+            key = draw(seed, "fence", label, self.turn, number)[:8]
+            if not any(key in text for text in texts):
+                return key
+            number += 1
 
     def answers(self) -> list[Answer]:
         """The current answers in this viewer's order: shuffled per turn, its own last."""
-
-        def place(answer: Answer) -> tuple[bool, str]:
-            lot = draw(self.state.rules.seed, self.agent.label, self.turn, answer.label)
-            return answer.agent == self.agent.label, lot
-
         answers = current_answers(self.state)
         if isinstance(self.state.phase, Balloting):
             answers = [a for a in answers if a.label in self.state.phase.candidates]
-        return sorted(answers, key=place)
+        lot = random.Random(f"{self.state.rules.seed} {self.agent.label} {self.turn}")
+        lot.shuffle(answers)
+        return sorted(answers, key=lambda answer: answer.agent == self.agent.label)
 
 
 def turn_prompt(spec: RunSpec, state: RunState, agent: Agent, turn: int, phase: Phase) -> str:
@@ -107,7 +122,7 @@ def turn_prompt(spec: RunSpec, state: RunState, agent: Agent, turn: int, phase: 
     parts = [f"Task:\n{spec.task}", _earlier(spec), *map(_person, messages)]
     if answers:
         parts.append(f"Current answers ({len(answers)}):")
-        parts += [view.block(answer) for answer in answers]
+        parts += view.blocks(answers)
     if spec.settings.coordination.show_tally and phase == "answer":
         parts.append(_tally(state))
     parts.append(_what_to_do(state, agent, phase))
@@ -162,7 +177,9 @@ def news_text(view: View, items: list[News]) -> str:
         if answer is None:
             parts.append(_person(item))
         else:
-            parts.append(f"News: {answer.agent} published {answer.label}.\n{view.block(answer)}")
+            parts.append(
+                f"News: {answer.agent} published {answer.label}.\n{view.blocks([answer])[0]}"
+            )
     return "\n\n".join(parts)
 
 
@@ -183,7 +200,7 @@ def read_text(view: View, answer: Answer, offset: int) -> str:
     """A piece of one answer, fenced, with where the rest begins."""
     piece = answer.content[offset : offset + READ_CHARS]
     end = offset + len(piece)
-    key = _fence_key(view, answer, piece)
+    key = view.key([piece])
     rest = len(answer.content) - end
     more = (
         f'\nThe rest: read_answer("{answer.label}", offset={end}), {rest} characters.'
@@ -209,15 +226,6 @@ def _excerpt(text: str, label: str, chars: int) -> str:
         return text
     left = len(text) - chars
     return f'{text[:chars]}\n[cut: {left} more characters; read_answer("{label}", offset={chars})]'
-
-
-def _fence_key(view: View, answer: Answer, text: str) -> str:
-    """A word at both ends of the fence that the text does not hold."""
-    seed = view.state.rules.seed
-    number = 0
-    while (key := draw(seed, "fence", view.agent.label, answer.label, number)[:8]) in text:
-        number += 1
-    return key
 
 
 def _person(news: News) -> str:
@@ -256,19 +264,24 @@ def turn_tools(
     return tuple(tools)
 
 
-def turn_schema(state: RunState, agent: Agent, phase: Phase, targets: list[str]) -> JsonObject:
-    """The terminal calls as the shape of a JSON reply, for models without tool calls."""
+def turn_schema(
+    state: RunState,
+    agent: Agent,
+    phase: Phase,
+    targets: list[str],
+    *,
+    max_output_tokens: int | None,
+) -> JsonObject:
+    """The terminal calls as the shape of a JSON reply, for models without tool calls.
+
+    With a bound on the reply the answer is bounded too, so that the JSON is closed before it is cut.
+    """
     choices: list[JsonValue] = []
+    content: dict[str, JsonValue] = {"type": "string", "minLength": 1}
+    if max_output_tokens is not None:
+        content["maxLength"] = max(1, max_output_tokens * CHARS_PER_BOUND_TOKEN)
     if phase == "present" or (phase == "answer" and may_answer(state, agent)):
-        choices.append(
-            _object(
-                {
-                    "action": {"const": NEW_ANSWER},
-                    "content": {"type": "string", "minLength": 1},
-                },
-                "content",
-            )
-        )
+        choices.append(_object({"action": {"const": NEW_ANSWER}, "content": content}, "content"))
     if targets and phase != "present":
         properties: dict[str, JsonValue] = {
             "action": {"const": VOTE},

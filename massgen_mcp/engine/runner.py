@@ -92,7 +92,7 @@ class Runner:
                 self._voters.add(agent)
             case AnswerPublished(agent=author, label=label):
                 is_first = len(committed.state.agents[author].answers) == 1
-                for agent in self._voters | (set() if is_first else {author}):
+                for agent in self._voters | (set[str]() if is_first else {author}):
                     self._causes[agent] = f"{label} was published"
                 self._voters.clear()
             case MessageSent(id=name, to=to):
@@ -258,7 +258,8 @@ class Runner:
             with running.scope:
                 if self._started.get(turn.agent, 0) < turn.number:
                     self._started[turn.agent] = turn.number
-                    await self._parts.journal.append(
+                    # Not waited for: the record of the turn's first call comes after it, and is.
+                    self._parts.journal.accept(
                         TurnStarted(
                             agent=turn.agent,
                             turn=turn.number,

@@ -3,6 +3,8 @@
 import time
 from collections.abc import Sequence
 
+import anyio
+
 from massgen_mcp.engine.scribe import Scribe
 from massgen_mcp.interfaces import Line
 from massgen_mcp.messages import AssistantMessage, Message, ModelResponse
@@ -31,13 +33,16 @@ class Transcript:
         self._records = list(records)
         self.replies = sum(isinstance(record, Replied) for record in records)
 
-    async def write(self, record: TranscriptRecord) -> None:
-        """Add a record and return once it is durable."""
+    def post(self, record: TranscriptRecord) -> anyio.Event:
+        """Add a record; the event is set once it, and all that was posted before, is durable."""
         self._records.append(record)
         if isinstance(record, Replied):
             self.replies += 1
-        line = Line(self._stream, encode_transcript(record, time.time()))
-        await self._scribe.post([line]).wait()
+        return self._scribe.post([Line(self._stream, encode_transcript(record, time.time()))])
+
+    async def write(self, record: TranscriptRecord) -> None:
+        """Add a record and return once it is durable."""
+        await self.post(record).wait()
 
     def opening(self, turn: int) -> TurnOpened | None:
         """How a turn began, if it did."""

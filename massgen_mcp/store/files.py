@@ -21,6 +21,7 @@ _FULL: Final = {
     errno.EDQUOT: "free space or raise the quota",
     errno.EROFS: "make it writable",
     errno.EIO: "repair or replace the disk",
+    errno.EFBIG: "raise the limit on the size of files",
 }
 
 # On macOS there is no fdatasync.

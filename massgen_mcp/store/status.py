@@ -1,5 +1,6 @@
 """`status.json` and `result.json`: what a poller needs, derived from a run's state. Pure."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -190,12 +191,11 @@ def _agent_word(state: RunState, agent: Agent) -> str:
 
 
 def _tally(state: RunState) -> list[JsonValue]:
-    votes = standing_votes(state)
+    counts = Counter(paper.answer for paper in standing_votes(state))
     rows: list[JsonValue] = []
     for answer in current_answers(state):
-        count = sum(paper.answer == answer.label for paper in votes)
         check = None if answer.check is None else answer.check.status
-        rows.append({"label": answer.label, "votes": count, "check": check})
+        rows.append({"label": answer.label, "votes": counts[answer.label], "check": check})
     return rows
 
 
