@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -78,3 +79,20 @@ def test_an_import_is_silent_and_loads_no_sdk(module: str) -> None:
         check=False,
     )
     assert (done.stdout, done.stderr) == ("[]", "")
+
+
+def test_only_stores_and_workspaces_touch_the_folders_of_runs(tmp_path: Path) -> None:
+    """Everything above goes through the Protocols; logs for people are the launcher's."""
+    program = Path(__file__).with_name("run_folder_opener.py")
+    done = subprocess.run(
+        [sys.executable, str(program), str(tmp_path)],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=Path(__file__).parent.parent,
+    )
+    touched = set(json.loads(done.stdout.splitlines()[-1]))
+    allowed = ("massgen_mcp.store.", "massgen_mcp.workspace.")
+    assert any(module.startswith("massgen_mcp.store.") for module in touched)
+    assert {module for module in touched if not module.startswith(allowed)} == set()

@@ -8,10 +8,8 @@ from functools import cached_property
 from massgen_mcp.messages import AssistantMessage, ModelRequest, ToolMessage, UserMessage
 from massgen_mcp.providers.script import Selector, Step
 
-_SHOWN = re.compile(
-    r'<answer (?=[^>\n]*\blabel="(agent\d+)\.(\d+)")(?=[^>\n]*\bkey="([^"\n]+)")[^>\n]*>\n'
-    r'(.*?)\n?</answer key="\3">',
-    re.DOTALL,
+_HEAD = re.compile(
+    r'<answer label="(agent\d+)\.(\d+)"(?=[^>\n]*\bkey="([^"\n]+)")[^>\n]*>\n',
 )
 
 
@@ -48,8 +46,15 @@ class Sight:
     def answers(self) -> list[Shown]:
         """The newest shown answer of each agent, in the order in which they are first shown."""
         newest: dict[str, Shown] = {}
-        for match in _SHOWN.finditer(self.text):
-            shown = Shown(match[1], int(match[2]), match[4])
+        text, place = self.text, 0
+        while (head := _HEAD.search(text, place)) is not None:
+            place = head.end()
+            tail = f'</answer key="{head[3]}">'
+            end = text.find(tail, place)
+            if end < 0:
+                continue
+            shown = Shown(head[1], int(head[2]), text[place:end].removesuffix("\n"))
+            place = end + len(tail)
             known = newest.get(shown.agent)
             if known is None or known.version <= shown.version:
                 newest[shown.agent] = shown
