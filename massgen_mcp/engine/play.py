@@ -74,6 +74,9 @@ class Play:
                 parts, world.mailbox, started=history.started, openings=history.openings
             )
             runner_box.append(runner)
+            if history.seq > 1:
+                # A status from before says `interrupted`; no record may come after it.
+                await self._write_status(parts)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(scribe.run)
                 tasks.start_soon(self._keep_status, parts)
@@ -153,19 +156,23 @@ class Play:
     async def _keep_status(self, parts: Parts) -> None:
         """Rewrite `status.json` soon after every change, and as a sign of life."""
         cap = self.spec.settings.limits.concurrent_calls
-        written_seq = -1
         while True:
             parts.watch.turn()
             live = await anyio.to_thread.run_sync(self.world.lease.live_runs)
             parts.limiter.total_tokens = max(1, cap // max(1, live))
-            async with self._writing_status:
-                if not self._is_recorded:
-                    status = build_status(self.spec, parts.journal.state, self._facts(parts))
-                    written_seq = parts.journal.durable_seq
-                    await anyio.to_thread.run_sync(put_status, self.world, status)
+            written_seq = await self._write_status(parts)
             with anyio.move_on_after(STATUS_SECONDS):
                 await anyio.sleep(STATUS_PAUSE)
                 await parts.journal.wait_beyond(written_seq)
+
+    async def _write_status(self, parts: Parts) -> int:
+        """Write `status.json`, unless the last one is due; the record that it goes up to."""
+        async with self._writing_status:
+            seq = parts.journal.durable_seq
+            if not self._is_recorded:
+                status = build_status(self.spec, parts.journal.state, self._facts(parts))
+                await anyio.to_thread.run_sync(put_status, self.world, status)
+        return seq
 
     def _facts(self, parts: Parts) -> RunFacts:
         parts.clocks.advance(parts.clock.now())

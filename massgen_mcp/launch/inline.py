@@ -13,7 +13,7 @@ from massgen_mcp.engine.ending import end_without_worker, mark_interrupted
 from massgen_mcp.engine.play import Play
 from massgen_mcp.engine.watchdog import LoopWatch, guard_loop
 from massgen_mcp.engine.world import World
-from massgen_mcp.errors import MassGenError, StoreError
+from massgen_mcp.errors import StoreError
 from massgen_mcp.interfaces import Home, Lease, RunSpec
 from massgen_mcp.launch.surroundings import disk_world, read_spec
 from massgen_mcp.store.disk import DiskStore
@@ -81,7 +81,8 @@ def _settle(world: World, spec: RunSpec, store: DiskStore, error: Exception) -> 
     event = RunBroken(error=f"{type(leaves[0]).__name__}: {leaves[0]}"[:500])
     try:
         end_without_worker(world, spec, event)
-    except MassGenError:
+    except Exception:
+        # The same unnamed error may come again; then it can still be said that nobody is at work.
         logger.exception("the run could not be ended; it can be resumed")
         _interrupt(world, spec, store, event.error)
 

@@ -34,6 +34,9 @@ STALE_SECONDS = 30.0
 AGENTS_PER_PAGE = 20
 PREVIEW_CHARS = 120
 
+STALL_SECONDS = 60.0
+"""An agent that was busy for so long without getting anywhere is shown as stalled."""
+
 State: TypeAlias = Literal[
     "queued", "running", "presenting", "completed", "failed", "cancelled", "interrupted"
 ]
@@ -160,12 +163,20 @@ def _describe_agent(state: RunState, agent: Agent, facts: RunFacts) -> JsonObjec
         "turn_seconds": round(fact.turn_seconds, 1),
         "last_activity_at": None if fact.last_activity is None else timestamp(fact.last_activity),
         "last_progress_at": None if fact.last_progress is None else timestamp(fact.last_progress),
+        "is_stalled": _is_stalled(fact, facts.now),
         "calls": fact.calls,
         "tokens": fact.usage.total_tokens,
         "cost_usd": fact.usd,
         "rules_enforced": True,
         "error": reason or fact.error,
     }
+
+
+def _is_stalled(fact: AgentFacts, now: float) -> bool:
+    if fact.last_activity is None or fact.last_progress is None:
+        return False
+    is_busy = fact.last_activity > fact.last_progress
+    return is_busy and now - fact.last_progress > STALL_SECONDS
 
 
 def _agent_word(state: RunState, agent: Agent) -> str:
