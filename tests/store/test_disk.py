@@ -15,6 +15,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from deep_trees import deep_tree
 from massgen_mcp.errors import CorruptRun, RunHeld, RunNotFound, StoreError, StoreFull
 from massgen_mcp.interfaces import Home, Letter, Line
 from massgen_mcp.store.disk import OPEN_STREAMS, DiskStore
@@ -132,16 +133,10 @@ def test_a_run_is_removed_with_closed_and_endless_folders_of_its_agents(
     closed.mkdir(parents=True)
     (closed / "file").write_text("x", encoding="utf-8")
     closed.chmod(0)
-    deep = os.open(closed.parent, os.O_RDONLY)
-    for _ in range(1100):
-        os.mkdir("d", dir_fd=deep)
-        inner = os.open("d", os.O_RDONLY, dir_fd=deep)
-        os.close(deep)
-        deep = inner
-    os.close(deep)
-    (home.runs / ".trash-left").mkdir()
-    store.remove(RUN)
-    assert names_in(home.runs) == []
+    with deep_tree(closed.parent):
+        (home.runs / ".trash-left").mkdir()
+        store.remove(RUN)
+        assert names_in(home.runs) == []
 
 
 def test_half_a_line_written_when_the_disk_filled_up_is_taken_back(

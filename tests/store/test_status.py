@@ -1,6 +1,7 @@
 """`status.json` as a function of a run's state and of what is known beside it."""
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
@@ -8,7 +9,7 @@ from massgen_mcp.coordination.machine import START, apply
 from massgen_mcp.coordination.state import RunState
 from massgen_mcp.engine.ending import start_event
 from massgen_mcp.interfaces import AgentSpec, RunSpec, Settings
-from massgen_mcp.messages import Usage
+from massgen_mcp.messages import JsonObject, Usage
 from massgen_mcp.store.status import AgentFacts, RunFacts, build_status, state_of
 
 NOW = 1_800_000_000.0
@@ -31,6 +32,10 @@ def begun(spec: RunSpec) -> RunState:
     return apply(START, start_event(spec))
 
 
+def rows_of(status: JsonObject) -> list[JsonObject]:
+    return cast("list[JsonObject]", status["agents"])
+
+
 FACTS = RunFacts(folder="/home/runs/x", now=NOW, elapsed=1.5, seq=1, is_delivered=False)
 
 
@@ -51,8 +56,7 @@ def test_an_agent_that_is_busy_without_progress_is_flagged(
     spec = spec_of()
     facts = AgentFacts(last_activity=NOW - activity, last_progress=NOW - progress)
     status = build_status(spec, begun(spec), replace(FACTS, agents={"agent1": facts}))
-    rows = status["agents"]
-    assert isinstance(rows, list)
+    rows = rows_of(status)
     assert rows[0]["is_stalled"] is is_stalled
     assert rows[1]["is_stalled"] is False
 
@@ -76,8 +80,7 @@ def test_an_unknown_price_makes_the_cost_unknown_and_never_zero() -> None:
 def test_past_twenty_agents_the_list_is_cut_and_their_number_said() -> None:
     spec = spec_of(33)
     status = build_status(spec, begun(spec), FACTS)
-    rows = status["agents"]
-    assert isinstance(rows, list)
+    rows = rows_of(status)
     assert (len(rows), status["agents_total"]) == (20, 33)
 
 
