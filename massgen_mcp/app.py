@@ -135,9 +135,11 @@ class App:
             directory=directory,
             earlier=earlier,
         )
-        self._store.put(run_id, "run.json", encode_spec(spec))
         if earlier is not None:
             hand_files_on(self._home, spec, earlier)
+        # Last, for this is what makes it a run; and once, for two may ask with one request id.
+        if not self._store.create(run_id, encode_spec(spec)):
+            return self._found(run_id, task)
         return Started(
             run_id=run_id,
             state="queued",

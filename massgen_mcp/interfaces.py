@@ -187,11 +187,27 @@ class RunDocuments(Protocol):
         ...
 
 
+class Ballast(Protocol):
+    """Room on the disk that is set aside for a run's last records."""
+
+    def reserve(self, run_id: str) -> None:
+        """Set room aside. Raises StoreFull."""
+        ...
+
+    def release(self, run_id: str) -> None:
+        """Give it back; again is the same as once."""
+        ...
+
+
 class Claims(Protocol):
-    """First come, first served: which run a request id stands for."""
+    """First come, first served: which run a request id stands for, and what a run was asked."""
 
     def claim(self, request_id: str, run_id: str) -> str:
         """The run that this request id stands for: `run_id`, unless it was claimed before."""
+        ...
+
+    def create(self, run_id: str, text: str) -> bool:
+        """Create the run with this `run.json`; False, and no change, if it is there already."""
         ...
 
 

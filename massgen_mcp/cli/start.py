@@ -20,7 +20,7 @@ from massgen_mcp.cli.command import (
     tell,
     warn,
 )
-from massgen_mcp.cli.exits import STOPPED, exit_code
+from massgen_mcp.cli.exits import FAILED, STOPPED, exit_code
 from massgen_mcp.errors import UsageError
 from massgen_mcp.interfaces import Home, Settings
 
@@ -114,7 +114,12 @@ def run(asked: TaskOptions, output: Path | None, quiet: bool, as_json: bool) -> 
         return _conclude(app, started.run_id, output, quiet=quiet, as_json=as_json)
 
     def on_stuck() -> None:
-        leave(conclude())
+        code = FAILED
+        try:
+            code = conclude()
+        finally:
+            sys.stdout.flush()
+            leave(code)
 
     try:
         anyio.run(functools.partial(play, app, started.run_id, quiet=quiet, on_stuck=on_stuck))
@@ -136,13 +141,13 @@ def _conclude(app: "App", run_id: str, output: Path | None, *, quiet: bool, as_j
         )
         return STOPPED
     result = app.result(run_id)
-    answer = result["answer"]
-    if output is not None and isinstance(answer, str):
-        write_whole(output, answer)
     if as_json:
         print_json(result)
     else:
         show_answer(result)
+    answer = result["answer"]
+    if output is not None and isinstance(answer, str):
+        write_whole(output, answer)
     if status["error"]:
         tell(f"error: {plain(str(status['error']))}")
     if not quiet:

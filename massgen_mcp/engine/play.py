@@ -60,6 +60,7 @@ class Play:
         """Play the run from where it stands to its end. Raises StoreError and CorruptRun."""
         self.watch = watch = self.watch or LoopWatch()
         world, spec = self.world, self.spec
+        await anyio.to_thread.run_sync(world.ballast.reserve, spec.run_id)
         history = await anyio.to_thread.run_sync(_read_or_start, world, spec)
         if isinstance(history.state.phase, Ended):
             await self._deliver(history)
@@ -93,6 +94,7 @@ class Play:
         self._is_recorded = True
         async with self._writing_status:
             pass
+        await anyio.to_thread.run_sync(self.world.ballast.release, self.spec.run_id)
         await self._deliver(history)
         if self.on_ended is not None:
             self.on_ended()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from massgen_mcp.interfaces import (
     AgentSpec,
+    Ballast,
     Checker,
     Lease,
     Mailbox,
@@ -23,6 +24,7 @@ class World:
 
     store: RunStore
     documents: RunDocuments
+    ballast: Ballast
     mailbox: Mailbox
     lease: Lease
     workspaces: Workspaces

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import cast
 
 import anyio
-import anyio.to_thread
 
 from massgen_mcp.coordination.events import RunBroken
 from massgen_mcp.engine.ending import end_without_worker, mark_interrupted
@@ -43,14 +42,14 @@ class InlineLauncher:
         spec = read_spec(store, run_id)
         with self._lease.hold(run_id):
             play = Play(disk_world(self._home, store, spec), spec, on_text, on_ended=on_ended)
-            await play_out(play, store)
+            await play_out(play)
 
 
 def _hear_nothing(_label: str, _piece: str) -> None:
     """Let the text go by."""
 
 
-async def play_out(play: Play, store: DiskStore) -> None:
+async def play_out(play: Play) -> None:
     """Play a run whose lease this process holds.
 
     An error ends it as `failed` with the best answer kept; a disk that takes no more, or a cancelled
@@ -59,24 +58,23 @@ async def play_out(play: Play, store: DiskStore) -> None:
     watch = play.watch = LoopWatch()
     guard = guard_loop(watch, play.leave_stalled)
     try:
-        await anyio.to_thread.run_sync(store.reserve, play.spec.run_id)
         await play.run()
     except anyio.get_cancelled_exc_class():
-        _interrupt(play.world, play.spec, store, "the worker was stopped")
+        _interrupt(play.world, play.spec, "the worker was stopped")
         raise
     except Exception as error:  # noqa: BLE001  the last door: no run is left without a word
-        _settle(play.world, play.spec, store, error)
+        _settle(play.world, play.spec, error)
     finally:
         guard.set()
-        store.release(play.spec.run_id)
+        play.world.ballast.release(play.spec.run_id)
 
 
-def _settle(world: World, spec: RunSpec, store: DiskStore, error: Exception) -> None:
+def _settle(world: World, spec: RunSpec, error: Exception) -> None:
     logger.error("the worker stops", exc_info=error)
     leaves = _leaves(error)
     named = next((leaf for leaf in leaves if isinstance(leaf, StoreError)), None)
     if named is not None:
-        _interrupt(world, spec, store, str(named))
+        _interrupt(world, spec, str(named))
         return
     event = RunBroken(error=f"{type(leaves[0]).__name__}: {leaves[0]}"[:500])
     try:
@@ -84,12 +82,12 @@ def _settle(world: World, spec: RunSpec, store: DiskStore, error: Exception) -> 
     except Exception:
         # The same unnamed error may come again; then it can still be said that nobody is at work.
         logger.exception("the run could not be ended; it can be resumed")
-        _interrupt(world, spec, store, event.error)
+        _interrupt(world, spec, event.error)
 
 
-def _interrupt(world: World, spec: RunSpec, store: DiskStore, reason: str) -> None:
+def _interrupt(world: World, spec: RunSpec, reason: str) -> None:
     """Say that nobody works on the run; the ballast makes room for it on a full disk."""
-    store.release(spec.run_id)
+    world.ballast.release(spec.run_id)
     try:
         mark_interrupted(world, spec, reason)
     except StoreError as error:

@@ -20,6 +20,9 @@ QUEUED_SECONDS = 5.0
 """A run without a worker that is younger than this is taken to be about to get one."""
 
 
+NEEDED = frozenset({"state", "is_final", "event_seq", "agents", "usage", "next"})
+"""What a status holds at least; a file without it is no status, and is made again."""
+
 ASKED_CHARS = 80
 """How much of a run's id that does not exist is said back."""
 
@@ -65,7 +68,8 @@ class Reader:
         if status is not None and (status["is_final"] is True or status["state"] == "interrupted"):
             return status
         spec = read_spec(self._store, run_id)
-        if status is None and time.time() - spec.created_at < QUEUED_SECONDS:
+        is_new = time.time() - spec.created_at < QUEUED_SECONDS
+        if status is None and is_new and not self._store.read(run_id, "journal"):
             return self._queued(run_id)
         try:
             with self._lease.hold(run_id):
@@ -85,7 +89,7 @@ class Reader:
             status: object = json.loads(text)
         except ValueError:
             return None
-        if not isinstance(status, dict) or "is_final" not in status:
+        if not isinstance(status, dict) or not NEEDED.issubset(cast("JsonObject", status)):
             return None
         return cast("JsonObject", status)
 

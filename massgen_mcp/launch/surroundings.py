@@ -41,6 +41,7 @@ def disk_world(home: Home, store: DiskStore, spec: RunSpec) -> World:
     return World(
         store=store,
         documents=store,
+        ballast=store,
         mailbox=DiskMailbox(home),
         lease=DiskLease(home),
         workspaces=DiskWorkspaces(home, run_id),

@@ -43,7 +43,7 @@ def main(arguments: list[str], open_store: Callable[[Home], DiskStore] = DiskSto
             logger.exception("the run cannot be read")
             return 1
         play = Play(disk_world(home, store, spec), spec, on_ended=leave_soon)
-        anyio.run(play_out, play, store)
+        anyio.run(play_out, play)
     return 0
 
 

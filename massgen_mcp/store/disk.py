@@ -24,8 +24,8 @@ from massgen_mcp.store.files import (
     sync_data,
     sync_folder,
     translated,
-    write_aside,
     write_fully,
+    write_once,
     write_whole,
 )
 
@@ -148,16 +148,15 @@ class DiskStore:
         digest = hashlib.sha256(request_id.encode("utf-8", "surrogatepass")).hexdigest()
         path = self._requests / digest
         with translated(path):
-            make_folder(path.parent)
-            aside = write_aside(path, run_id.encode())
-            try:
-                os.link(aside, path)
-            except FileExistsError:
-                return path.read_bytes().decode("utf-8", "replace")
-            finally:
-                aside.unlink()
-            sync_folder(path.parent)
-        return run_id
+            if write_once(path, run_id.encode()):
+                return run_id
+            return path.read_bytes().decode("utf-8", "replace")
+
+    def create(self, run_id: str, text: str) -> bool:
+        """Create the run with this `run.json`; False, and no change, if it is there already."""
+        path = self._folder(run_id) / "run.json"
+        with translated(path, run_id):
+            return write_once(path, text.encode())
 
     def reserve(self, run_id: str) -> None:
         """Set space aside in the run's folder, for the last records on a full disk."""

@@ -173,3 +173,17 @@ def write_whole(path: Path, data: bytes) -> None:
         aside.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def write_once(path: Path, data: bytes) -> bool:
+    """Write a file that is not there yet, whole; False, and no change, if it is there."""
+    make_folder(path.parent)
+    aside = write_aside(path, data)
+    try:
+        os.link(aside, path)
+    except FileExistsError:
+        return False
+    finally:
+        aside.unlink()
+    sync_folder(path.parent)
+    return True

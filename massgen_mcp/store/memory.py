@@ -66,6 +66,13 @@ class MemoryStore:
         """The run that this request id stands for: `run_id`, unless it was claimed before."""
         return self._claims.setdefault(request_id, check_run_id(run_id))
 
+    def create(self, run_id: str, text: str) -> bool:
+        """Create the run with this `run.json`; False, and no change, if it is there already."""
+        if self.get(run_id, "run.json") is not None:
+            return False
+        self.put(run_id, "run.json", text)
+        return True
+
     def reserve(self, run_id: str) -> None:
         """Nothing: memory has no room to set aside."""
         check_run_id(run_id)

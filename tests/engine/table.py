@@ -170,6 +170,7 @@ class Table:
         return World(
             store=self.store,
             documents=self.store,
+            ballast=self.store,
             mailbox=self.mailbox,
             lease=self.lease,
             workspaces=MemoryWorkspaces(self.folders),

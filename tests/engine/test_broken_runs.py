@@ -97,7 +97,7 @@ async def play_on_disk(home: Home, at: str, word: str = "") -> dict[str, Any]:
     broken = Breaking(world.shelf, world.workspaces, at)
     world = replace(world, shelf=broken, workspaces=broken)
     with anyio.fail_after(PATIENCE), world.lease.hold(RUN):
-        await play_out(Play(world, SPEC), store)
+        await play_out(Play(world, SPEC))
     store.close()
     return json.loads((home.runs / RUN / "status.json").read_text(encoding="utf-8"))
 
