@@ -149,10 +149,15 @@ class Model(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One record on its way to a stream of a run; `text` is JSON without line breaks."""
+    """One record on its way to a stream of a run; `text` is JSON without line breaks.
+
+    Without `sync` the line outlives its process at once, and a power cut only once a later line of
+    its stream is synced.
+    """
 
     stream: str
     text: str
+    sync: bool = True
 
 
 class RunStore(Protocol):

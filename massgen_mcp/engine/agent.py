@@ -106,7 +106,7 @@ class AgentTurn:
             self._transcript.forget_before(number)
             seq = self._parts.journal.durable_seq
             # Not waited for: the record of the first call comes after it, and is.
-            self._transcript.post(TurnOpened(turn=number, seq=seq))
+            self._transcript.post(TurnOpened(turn=number, seq=seq), sync=False)
         agent = self._opening.agents[self._label]
         prompt = turn_prompt(self._parts.spec, self._opening, agent, number, self._turn.phase)
         return Talk(
@@ -176,11 +176,17 @@ class AgentTurn:
             case toolbox.VoteWish():
                 await self._vote(talk, calls, wish)
 
+    async def _write_files(self, wish: toolbox.NewAnswer) -> None:
+        """Put an answer's files into the workspace, once the reply that brings them is recorded."""
+        if wish.files:
+            await self._transcript.flush()
+            await self._publisher.write(self._label, wish.files)
+
     async def _submit(
         self, talk: Talk, calls: tuple[ToolCall, ...], wish: toolbox.NewAnswer
     ) -> None:
         try:
-            await self._publisher.write(self._label, wish.files)
+            await self._write_files(wish)
             digest = await self._publisher.digest(self._label)
         except WorkspaceError as error:
             await self._refuse(talk, calls, str(error))
@@ -265,7 +271,7 @@ class AgentTurn:
             await self._refuse(talk, calls, "The final answer is empty. Write it in full.")
             return
         try:
-            await self._publisher.write(self._label, wish.files)
+            await self._write_files(wish)
         except WorkspaceError as error:
             await self._refuse(talk, calls, str(error))
             return

@@ -64,12 +64,14 @@ async def _call_once(parts: Parts, request: ModelRequest) -> ModelResponse:
                 reserved_usd=reservation.usd,
             )
             is_begun = True
-            await transcript.write(begun)
+            # Written before the call, so that a crash cannot hide it; a power cut may, once.
+            await transcript.write(begun, sync=False)
             response = await _ask(parts, request)
         cost = parts.budget.settle(reservation, response.usage)
         settled = True
         reply = Replied(turn=request.turn, call=request.call, response=response, cost_usd=cost)
-        await transcript.write(reply)
+        # Not waited for: nothing is done with a reply that is not recorded after it, or flushes.
+        transcript.post(reply)
     except ProviderError as error:
         if settled:
             raise

@@ -69,8 +69,11 @@ class Journal:
         """Why this event cannot be accepted now, or None."""
         return objection(self.tip, event)
 
-    def accept(self, *events: Event) -> anyio.Event:
-        """Accept events at once; the returned event is set when they are durable."""
+    def accept(self, *events: Event, sync: bool = True) -> anyio.Event:
+        """Accept events at once; the returned event is set when they are durable.
+
+        Without `sync` they are only written by then: for events that nobody acts on.
+        """
         committed: list[Committed] = []
         for event in events:
             self.tip = apply(self.tip, event)
@@ -79,7 +82,7 @@ class Journal:
                 seq=self.seq, at=time.time(), run_clock=round(self._clock.now(), 6), event=event
             )
             committed.append(Committed(record, self.tip))
-        lines = [Line(JOURNAL, encode_record(entry.record)) for entry in committed]
+        lines = [Line(JOURNAL, encode_record(entry.record), sync) for entry in committed]
 
         def commit() -> None:
             for entry in committed:

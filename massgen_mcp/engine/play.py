@@ -5,7 +5,8 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import anyio
 import anyio.to_thread
@@ -63,7 +64,8 @@ class Play:
         await anyio.to_thread.run_sync(world.ballast.reserve, spec.run_id)
         history = await anyio.to_thread.run_sync(_read_or_start, world, spec)
         if isinstance(history.state.phase, Ended):
-            await self._deliver(history)
+            facts = facts_of(world, spec, history)
+            await anyio.to_thread.run_sync(deliver, world, spec, history.state, facts)
             return history.state.phase.outcome
         async with AsyncExitStack() as stack:
             models = await self._open_models(stack, history)
@@ -83,25 +85,22 @@ class Play:
                 tasks.start_soon(self._keep_status, parts)
                 resumed = WorkerStarted(pid=os.getpid(), is_resume=history.seq > 1)
                 await parts.journal.append(resumed)
-                await runner.run(self._finish)
+                await runner.run(partial(self._finish, parts))
                 tasks.cancel_scope.cancel()
         return runner.outcome
 
-    async def _finish(self) -> None:
+    async def _finish(self, parts: Parts) -> None:
         """Deliver the result while tasks that ignore their cancellation may still be about."""
-        history = await anyio.to_thread.run_sync(read_history, self.world.store, self.spec)
         # A status that is on its way to the disk must not come after the last one.
         self._is_recorded = True
         async with self._writing_status:
             pass
         await anyio.to_thread.run_sync(self.world.ballast.release, self.spec.run_id)
-        await self._deliver(history)
+        facts = replace(self._facts(parts), deadlines={}, is_delivered=True)
+        state = parts.journal.state
+        await anyio.to_thread.run_sync(deliver, self.world, self.spec, state, facts)
         if self.on_ended is not None:
             self.on_ended()
-
-    async def _deliver(self, history: History) -> None:
-        facts = facts_of(self.world, self.spec, history)
-        await anyio.to_thread.run_sync(deliver, self.world, self.spec, history.state, facts)
 
     async def _open_models(self, stack: AsyncExitStack, history: History) -> dict[str, Model]:
         members = [agent.member for agent in history.state.agents.values()]

@@ -4,9 +4,9 @@ It runs beside the turn that handed the answer in, so that a turn that ends, a l
 takes nothing back: after a crash it is done again from the journal, and no model is asked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar, TypeVarTuple
 
 import anyio
 import anyio.to_thread
@@ -33,6 +33,12 @@ from massgen_mcp.errors import WorkspaceError
 from massgen_mcp.interfaces import FileDraft
 from massgen_mcp.messages import JsonObject
 
+FILE_WORKERS = 4
+"""Snapshots and the like that are made at the same time."""
+
+Args = TypeVarTuple("Args")
+T = TypeVar("T")
+
 FINAL = "final"
 """The name of the presented answer among the drafts."""
 
@@ -57,15 +63,20 @@ class Publisher:
         self._checking = anyio.Lock()
         self._check_scopes: set[anyio.CancelScope] = set()
         self._is_closing = False
+        self._file_work = anyio.CapacityLimiter(FILE_WORKERS)
+
+    async def _beside(self, work: Callable[[*Args], T], *args: *Args) -> T:
+        """Do file work beside the loop, a few at a time, so that the journal never queues behind it."""
+        return await anyio.to_thread.run_sync(work, *args, limiter=self._file_work)
 
     async def write(self, agent: str, files: Sequence[FileDraft]) -> None:
         """Put files into the agent's workspace. Raises WorkspaceError."""
         if files:
-            await anyio.to_thread.run_sync(self._parts.workspaces.write, agent, files)
+            await self._beside(self._parts.workspaces.write, agent, files)
 
     async def digest(self, agent: str) -> str:
         """The digest of the agent's workspace."""
-        return await anyio.to_thread.run_sync(self._parts.workspaces.digest, agent)
+        return await self._beside(self._parts.workspaces.digest, agent)
 
     async def publish(self, event: AnswerSubmitted) -> Fate:
         """Hand in an answer against which there is no objection; what became of it."""
@@ -108,7 +119,7 @@ class Publisher:
 
     async def _publish(self, agent: str, submission: Submission) -> Fate:
         journal, label = self._parts.journal, submission.label
-        await anyio.to_thread.run_sync(self._parts.shelf.keep, agent, label, submission.content)
+        await self._beside(self._parts.shelf.keep, agent, label, submission.content)
         check = await self._check(label)
         if await journal.try_append(AnswerPublished(agent=agent, label=label, check=check)):
             answer = find_answer(journal.state, label)
@@ -125,13 +136,13 @@ class Publisher:
     async def shelve(self, answer: Answer) -> None:
         """Turn the kept draft into the published answer on disk; again is the same as once."""
         meta = describe_answer(answer)
-        await anyio.to_thread.run_sync(self._parts.shelf.publish, answer.label, meta)
+        await self._beside(self._parts.shelf.publish, answer.label, meta)
 
     async def present(self, agent: str, turn: int, content: str) -> None:
         """Store and check the final answer, and say what became of it."""
         journal = self._parts.journal
         try:
-            await anyio.to_thread.run_sync(self._parts.shelf.keep, agent, FINAL, content)
+            await self._beside(self._parts.shelf.keep, agent, FINAL, content)
             digest = await self.digest(agent)
         except WorkspaceError as error:
             reason = f"the final answer could not be stored: {error}"

@@ -134,7 +134,9 @@ class Runner:
 
     async def _catch_up(self, publisher: Publisher) -> None:
         """Finish on disk what the journal says was published."""
+        keep = self._parts.shelf.keep
         for answer in every_answer(self._parts.journal.state):
+            await anyio.to_thread.run_sync(keep, answer.agent, answer.label, answer.content)
             await publisher.shelve(answer)
 
     async def _drive(self, publisher: Publisher, tasks: TaskGroup) -> None:
@@ -265,7 +267,8 @@ class Runner:
                             turn=turn.number,
                             phase=turn.phase,
                             cause=self._cause(turn),
-                        )
+                        ),
+                        sync=False,
                     )
                 opening = self._openings.get(key, self._parts.journal.state)
                 await AgentTurn(self._parts, publisher, turn, opening).run()

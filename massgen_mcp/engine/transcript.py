@@ -33,16 +33,24 @@ class Transcript:
         self._records = list(records)
         self.replies = sum(isinstance(record, Replied) for record in records)
 
-    def post(self, record: TranscriptRecord) -> anyio.Event:
-        """Add a record; the event is set once it, and all that was posted before, is durable."""
+    def post(self, record: TranscriptRecord, *, sync: bool = True) -> anyio.Event:
+        """Add a record; the event is set once it, and all that was posted before, is written.
+
+        With `sync` it is then durable, and so is all that was posted before for this agent.
+        """
         self._records.append(record)
         if isinstance(record, Replied):
             self.replies += 1
-        return self._scribe.post([Line(self._stream, encode_transcript(record, time.time()))])
+        line = Line(self._stream, encode_transcript(record, time.time()), sync)
+        return self._scribe.post([line])
 
-    async def write(self, record: TranscriptRecord) -> None:
-        """Add a record and return once it is durable."""
-        await self.post(record).wait()
+    async def write(self, record: TranscriptRecord, *, sync: bool = True) -> None:
+        """Add a record and return once it is written, and with `sync` durable."""
+        await self.post(record, sync=sync).wait()
+
+    async def flush(self) -> None:
+        """Return when all that was posted is written, and durable as far as it was to be synced."""
+        await self._scribe.post([]).wait()
 
     def opening(self, turn: int) -> TurnOpened | None:
         """How a turn began, if it did."""

@@ -62,8 +62,9 @@ class DiskStore:
                         descriptor = self._descriptor(path)
                         starts.setdefault(path, os.fstat(descriptor).st_size)
                         write_fully(descriptor, line.text.encode("utf-8", "replace") + b"\n")
+                synced = {path for path, line in zip(paths, lines, strict=True) if line.sync}
                 with translated(folder, run_id):
-                    self._sync(list(starts))
+                    self._sync(sorted(synced))
             except StoreError:
                 for path, size in starts.items():
                     with suppress(OSError):

@@ -20,7 +20,7 @@ from massgen_mcp.workspace.tree import (
     make_folder,
     sync_folder,
     translated,
-    write_durably,
+    write_new,
 )
 
 SCHEMA_VERSION: Final = 1
@@ -40,34 +40,39 @@ class DiskShelf:
         drafts = self._run / "drafts"
         draft = drafts / check_name(name)
         source = self._run / "agents" / check_name(agent) / "workspace"
-        if draft.is_dir() or (self._run / "answers" / name).is_dir():
-            return
+        for kept in (draft, self._run / "answers" / name):
+            if kept.is_dir():
+                _mend(kept / "answer.md", text)
+                return
         with translated(draft):
             make_folder(drafts)
-            _sweep(drafts, f".{name}~")
-            aside = drafts / f".{name}~{secrets.token_hex(4)}"
+            aside = drafts / f".{name}~"
+            with suppress(FileNotFoundError):
+                # What a crash left half built.
+                delete_tree(aside)
             make_folder(aside)
             copied, left_out = copy_tree(source, aside / "files", frozen=True, durable=True)
-            write_durably(aside / "answer.md", text)
-            write_durably(aside / "manifest.json", _manifest(copied, left_out))
+            # The text can be had from the journal again after a power cut; files cannot.
+            durable = bool(copied)
+            write_new(aside / "answer.md", text, durable=durable)
+            write_new(aside / "manifest.json", _manifest(copied, left_out), durable=durable)
             aside.rename(draft)
+            if durable:
+                sync_folder(drafts)
 
     def publish(self, name: str, meta: JsonObject) -> None:
         """Turn the draft `name` into the answer `name`; again is the same as once."""
         draft = self._run / "drafts" / check_name(name)
         answer = self._run / "answers" / name
         if answer.is_dir():
+            _mend(answer / "meta.json", _document(meta))
             return
         if not draft.is_dir():
             raise no_such_snapshot(name)
         with translated(answer):
-            aside = draft / ".meta.json.tmp"
-            aside.unlink(missing_ok=True)
-            write_durably(aside, _document(meta))
-            aside.replace(draft / "meta.json")
+            _mend(draft / "meta.json", _document(meta))
             make_folder(answer.parent)
             draft.rename(answer)
-            sync_folder(answer.parent)
 
     def deliver(self, name: str, text: str, result: JsonObject) -> None:
         """Make the answer or draft `name`, with this text, the result of the run.
@@ -82,8 +87,8 @@ class DiskShelf:
             aside = self._run / f"result.tmp-{secrets.token_hex(4)}"
             make_folder(aside)
             copy_tree(source, aside / "files", frozen=False, durable=True)
-            write_durably(aside / "answer.md", text)
-            write_durably(aside / "result.json", _document(result))
+            write_new(aside / "answer.md", text, durable=True)
+            write_new(aside / "result.json", _document(result), durable=True)
             old = self._run / f"result.old-{secrets.token_hex(4)}"
             with suppress(FileNotFoundError):
                 target.rename(old)
@@ -91,6 +96,18 @@ class DiskShelf:
             sync_folder(self._run)
             if old.is_dir():
                 delete_tree(old)
+
+
+def _mend(path: Path, text: str) -> None:
+    """Have a file hold what the journal says; a power cut may have left less."""
+    with translated(path):
+        with suppress(FileNotFoundError):
+            if path.read_text(encoding="utf-8", errors="replace") == text:
+                return
+        aside = path.with_name(f".{path.name}~")
+        aside.unlink(missing_ok=True)
+        write_new(aside, text, durable=False)
+        aside.replace(path)
 
 
 def _document(fields: Mapping[str, object]) -> str:

@@ -161,7 +161,6 @@ def copy_tree(
 
     `frozen` makes the copies read-only. A file that cannot be read is left out, and said so.
     """
-    target.mkdir(mode=0o700, parents=True, exist_ok=True)
     copied: list[Copied] = []
     left_out: list[LeftOut] = []
     for found in find_entries(source):
@@ -356,12 +355,13 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_durably(path: Path, text: str) -> None:
+def write_new(path: Path, text: str, *, durable: bool) -> None:
     """A new file that only its owner can read."""
     descriptor = os.open(path, _CREATE, 0o600)
     try:
         os.fchmod(descriptor, 0o600)
         write_fully(descriptor, text.encode("utf-8", "replace"))
-        os.fsync(descriptor)
+        if durable:
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -16,8 +16,7 @@ from massgen_mcp.config.load import Sources, load_settings
 from massgen_mcp.errors import ConfigError, RunFinal, RunNotFound, UsageError
 from massgen_mcp.interfaces import Home, Settings
 from massgen_mcp.messages import JsonObject
-from massgen_mcp.store.lease import DiskLease
-from teams import HALF_DONE, HANG, PLAIN, Steps, team_of, write_team
+from teams import HALF_DONE, HANG, PLAIN, Steps, team_of, until_free, write_team
 
 
 def settings_of(home: Home, steps: Mapping[str, Steps], **sections: Any) -> Settings:
@@ -49,10 +48,7 @@ async def killed(home: Home, run_id: str) -> None:
     """SIGKILL the run's worker; nobody holds the run when this returns."""
     (begun, *_) = await until(home, run_id, "worker_started")
     os.kill(int(str(begun["pid"])), signal.SIGKILL)
-    lease = DiskLease(home)
-    with anyio.fail_after(10):
-        while await anyio.to_thread.run_sync(lease.is_held, run_id):  # noqa: ASYNC110  it has no event
-            await anyio.sleep(0.05)
+    await until_free(home, run_id)
 
 
 async def test_a_result_is_the_same_for_every_client_until_the_run_is_deleted(home: Home) -> None:

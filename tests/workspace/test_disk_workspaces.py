@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from deep_trees import deep_tree
 from massgen_mcp.coordination.events import CheckResult
 from massgen_mcp.errors import OutsideWorkspace, StoreFull, WorkspaceError
 from massgen_mcp.interfaces import FileDraft, Home
@@ -162,19 +163,13 @@ def test_a_snapshot_has_text_files_links_and_a_manifest(
 def test_a_tree_without_end_is_cut_and_said_so_and_can_be_cleared(
     home: Home, workspaces: DiskWorkspaces, shelf: DiskShelf
 ) -> None:
-    folder = os.open(workspaces.path("agent1"), os.O_RDONLY)
-    for _ in range(1100):
-        os.mkdir("d", dir_fd=folder)
-        inner = os.open("d", os.O_RDONLY, dir_fd=folder)
-        os.close(folder)
-        folder = inner
-    os.close(folder)
-    shelf.keep("agent1", "agent1.1", "text")
-    manifest = read_json(run_folder(home) / "drafts/agent1.1/manifest.json")
-    assert manifest["skipped"][0]["reason"] == "more than 64 folders deep"
-    workspaces.reset("agent1", "agent1.1")
-    assert workspaces.digest("agent1") == ""
-    assert list(workspaces.path("agent1").iterdir()) == []
+    with deep_tree(workspaces.path("agent1")):
+        shelf.keep("agent1", "agent1.1", "text")
+        manifest = read_json(run_folder(home) / "drafts/agent1.1/manifest.json")
+        assert manifest["skipped"][0]["reason"] == "more than 64 folders deep"
+        workspaces.reset("agent1", "agent1.1")
+        assert workspaces.digest("agent1") == ""
+        assert list(workspaces.path("agent1").iterdir()) == []
 
 
 def test_folders_never_kept_stay_when_a_workspace_is_set_back(

@@ -1,0 +1,1 @@
+"""Measurements of the program itself; run by hand and by .ci/full."""

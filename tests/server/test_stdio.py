@@ -1,0 +1,220 @@
+"""The server as a host starts it: a process, its stdin and stdout."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+from mcp import Client, StdioServerParameters
+
+from massgen_mcp.app import App
+from massgen_mcp.interfaces import Home
+from server.hosts import Host
+from teams import HANG, team_of, write_team
+
+SERVE = [sys.executable, "-m", "massgen_mcp", "serve"]
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+
+
+def environment(**extra: str) -> dict[str, str]:
+    """What a server gets: next to nothing, as hosts do it, and where this checkout is."""
+    kept = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+    return {**kept, **extra}
+
+
+@asynccontextmanager
+async def served(home: Home, era: str = "auto") -> AsyncGenerator[Host]:
+    parameters = StdioServerParameters(
+        command=SERVE[0], args=SERVE[1:], env={**os.environ, "MASSGEN_HOME": str(home.path)}
+    )
+    async with Client(parameters, mode=era) as client:
+        yield Host(client)
+
+
+@contextmanager
+def opened(env: Mapping[str, str]) -> Generator[subprocess.Popen[bytes]]:
+    """A server that is killed after a minute, so that no read waits for ever."""
+    with subprocess.Popen(
+        SERVE,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=dict(env),
+    ) as process:
+        end = threading.Timer(60, process.kill)
+        end.start()
+        try:
+            yield process
+        finally:
+            end.cancel()
+            process.kill()
+
+
+def send(process: subprocess.Popen[bytes], *messages: Mapping[str, Any]) -> None:
+    assert process.stdin is not None
+    for message in messages:
+        process.stdin.write(json.dumps(message).encode() + b"\n")
+    process.stdin.flush()
+
+
+def receive(process: subprocess.Popen[bytes]) -> dict[str, Any]:
+    assert process.stdout is not None
+    return json.loads(process.stdout.readline())
+
+
+def call_of(number: int, tool: str, **arguments: Any) -> dict[str, Any]:
+    params = {"name": tool, "arguments": arguments}
+    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+
+
+INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+async def test_a_host_process_gets_an_answer(home: Home, era: str) -> None:
+    with anyio.fail_after(90):
+        async with served(home, era) as host:
+            started = await host.call("start_coordination", task="What is the area?")
+            ended = await host.wait_for_end(started["run_id"])
+            assert ended["state"] == "completed"
+            result = await host.call("get_final_answer", run_id=started["run_id"])
+            assert result["answer"] == "The final answer."
+
+
+async def test_a_server_that_is_killed_is_replaced_and_the_run_goes_on(home: Home) -> None:
+    def play() -> dict[str, Any]:
+        env = environment(MASSGEN_HOME=str(home.path))
+        with opened(env) as first:
+            send(first, INITIALIZE, INITIALIZED, call_of(2, "start_coordination", task="Go."))
+            receive(first)
+            reply = receive(first)["result"]["structuredContent"]
+            first.kill()
+            first.communicate()
+        return reply
+
+    with anyio.fail_after(90):
+        started = await anyio.to_thread.run_sync(play)
+        async with served(home) as host:
+            ended = await host.wait_for_end(started["run_id"])
+            assert ended["state"] == "completed"
+            result = await host.call("get_final_answer", run_id=started["run_id"])
+            assert result["answer"] == "The final answer."
+
+
+async def test_the_server_ends_with_its_stdin_and_the_run_goes_on(home: Home) -> None:
+    write_team(home.path / "config.yaml", team_of(HANG))
+
+    def play() -> tuple[str, int]:
+        env = environment(MASSGEN_HOME=str(home.path))
+        with opened(env) as process:
+            send(process, INITIALIZE, INITIALIZED, call_of(2, "start_coordination", task="Hang."))
+            receive(process)
+            run_id = receive(process)["result"]["structuredContent"]["run_id"]
+            send(process, call_of(3, "wait", run_id=run_id, timeout_seconds=45))
+            _, complaints = process.communicate(timeout=10)
+            assert b"Traceback" not in complaints
+            return run_id, process.returncode
+
+    with anyio.fail_after(60):
+        run_id, code = await anyio.to_thread.run_sync(play)
+        assert code == 0
+        status = await App(home).wait(run_id, 1)
+        assert status["state"] in {"queued", "running"}
+
+
+@pytest.mark.parametrize("stop", ["terminate", "interrupt"])
+def test_a_signal_ends_the_server_at_once(home: Home, stop: str) -> None:
+    with opened(environment(MASSGEN_HOME=str(home.path))) as process:
+        send(process, INITIALIZE)
+        receive(process)
+        process.send_signal(15 if stop == "terminate" else 2)
+        assert process.wait(timeout=10) == 0
+
+
+def test_the_first_answer_costs_little_in_an_empty_environment(home: Home) -> None:
+    """Hosts give up after 4 seconds; counted is work and not time, for other tests run beside."""
+    env = environment(MASSGEN_HOME=str(home.path))
+    with opened(env) as process:  # whatever has to be compiled is, from here on
+        process.communicate(timeout=60)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with opened(env) as process:
+        send(process, INITIALIZE)
+        assert receive(process)["result"]["serverInfo"]["name"] == "massgen"
+        process.communicate(timeout=30)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 3
+
+
+def test_without_a_home_a_key_or_a_path_the_server_explains(tmp_path: Path) -> None:
+    with opened(environment(HOME=str(tmp_path))) as process:
+        asked = call_of(2, "start_coordination", task="t", team=["openai_chat/gpt-5.1"])
+        send(process, INITIALIZE, INITIALIZED, asked)
+        receive(process)
+        result = receive(process)["result"]
+        process.communicate(timeout=30)
+    assert result["isError"]
+    assert "OPENAI_API_KEY" in result["content"][0]["text"]
+    assert str(tmp_path / ".massgen") in result["content"][0]["text"]
+
+
+def test_stdout_carries_the_protocol_only_whatever_prints(home: Home, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import atexit, os\n"
+        "print('printed at import')\n"
+        "atexit.register(print, 'printed at exit')\n",
+        encoding="utf-8",
+    )
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    env = {**environment(MASSGEN_HOME=str(home.path)), "PYTHONPATH": path}
+    with opened(env) as process:
+        send(process, INITIALIZE, INITIALIZED, call_of(2, "start_coordination", task="Go."))
+        lines = [receive(process), receive(process)]
+        run_id = lines[1]["result"]["structuredContent"]["run_id"]
+        send(process, call_of(3, "wait", run_id=run_id, timeout_seconds=45))
+        lines.append(receive(process))
+        rest, complaints = process.communicate(timeout=30)
+    assert [line["id"] for line in lines] == [1, 2, 3]
+    assert rest == b""
+    assert b"printed at import" in complaints
+    assert b"printed at exit" in complaints
+
+
+def test_what_is_no_protocol_is_answered_or_passed_over(home: Home) -> None:
+    with opened(environment(MASSGEN_HOME=str(home.path))) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"hello\n{\n\xff\xfe\n")
+        send(process, INITIALIZE)
+        found = receive(process)
+        while found.get("id") != 1:
+            found = receive(process)
+        assert found["result"]["serverInfo"]["name"] == "massgen"
+        process.communicate(timeout=30)
+
+
+def test_the_plain_program_is_a_server_where_stdin_is_no_terminal(home: Home) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "massgen_mcp"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "MASSGEN_HOME": str(home.path)},
+    ) as process:
+        send(process, INITIALIZE)
+        assert receive(process)["result"]["serverInfo"]["name"] == "massgen"
+        process.communicate(timeout=30)
