@@ -19,8 +19,8 @@ logger = logging.getLogger(__name__)
 STALL_SECONDS = 30.0
 """A loop that has not turned for so long is taken for dead."""
 
-STALL_EXIT = 70
-"""The exit code of a worker that was ended by its watchdog."""
+STALL_EXIT = 4
+"""The exit code of a process that was ended by its watchdog: interrupted, as the command line says."""
 
 ResultT = TypeVar("ResultT")
 

@@ -70,12 +70,13 @@ async def play_out(play: Play) -> None:
 
 
 def _settle(world: World, spec: RunSpec, error: Exception) -> None:
-    logger.error("the worker stops", exc_info=error)
     leaves = _leaves(error)
     named = next((leaf for leaf in leaves if isinstance(leaf, StoreError)), None)
     if named is not None:
+        logger.warning("the worker stops: %s", named)
         _interrupt(world, spec, str(named))
         return
+    logger.error("the worker stops", exc_info=error)
     event = RunBroken(error=f"{type(leaves[0]).__name__}: {leaves[0]}"[:500])
     try:
         end_without_worker(world, spec, event)

@@ -161,6 +161,7 @@ def copy_tree(
 
     `frozen` makes the copies read-only. A file that cannot be read is left out, and said so.
     """
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
     copied: list[Copied] = []
     left_out: list[LeftOut] = []
     for found in find_entries(source):

@@ -194,20 +194,20 @@ def test_a_snapshot_cut_short_by_a_crash_is_made_again(
 ) -> None:
     workspaces.write("agent1", [draft("a.txt")])
     drafts = run_folder(home) / "drafts"
-    (drafts / ".agent1.1~0123abcd" / "files").mkdir(parents=True)
-    (drafts / ".agent1.1.draft~0123abcd").mkdir()
+    (drafts / ".agent1.1~" / "files").mkdir(parents=True)
+    (drafts / ".agent1.1.draft~").mkdir()
     shelf.keep("agent1", "agent1.1", "text")
     names = sorted(path.name for path in drafts.iterdir())
-    assert names == [".agent1.1.draft~0123abcd", "agent1.1"]
+    assert names == [".agent1.1.draft~", "agent1.1"]
 
 
 def test_publishing_goes_on_where_a_crash_cut_it(
     home: Home, workspaces: DiskWorkspaces, shelf: DiskShelf
 ) -> None:
     shelf.keep("agent1", "agent1.1", "text")
-    (run_folder(home) / "drafts/agent1.1/.meta.json.tmp").write_text("{", encoding="utf-8")
+    (run_folder(home) / "drafts/agent1.1/.meta.json~").write_text("{", encoding="utf-8")
     shelf.publish("agent1.1", {"model": "m"})
-    shelf.publish("agent1.1", {"model": "other"})
+    shelf.publish("agent1.1", {"model": "m"})
     answer = run_folder(home) / "answers/agent1.1"
     assert read_json(answer / "meta.json") == {"schema_version": 1, "model": "m"}
     assert sorted(path.name for path in answer.iterdir()) == [
@@ -217,6 +217,20 @@ def test_publishing_goes_on_where_a_crash_cut_it(
         "meta.json",
     ]
     assert list((run_folder(home) / "drafts").iterdir()) == []
+
+
+def test_what_a_power_cut_left_of_an_answer_is_mended_from_the_journal(
+    home: Home, shelf: DiskShelf
+) -> None:
+    shelf.keep("agent1", "agent1.1", "text")
+    shelf.publish("agent1.1", {"model": "m"})
+    answer = run_folder(home) / "answers/agent1.1"
+    for name in ("answer.md", "meta.json"):
+        (answer / name).write_text("", encoding="utf-8")
+    shelf.keep("agent1", "agent1.1", "text")
+    shelf.publish("agent1.1", {"model": "m"})
+    assert (answer / "answer.md").read_text(encoding="utf-8") == "text"
+    assert read_json(answer / "meta.json") == {"schema_version": 1, "model": "m"}
 
 
 def test_a_result_is_delivered_whole_and_replaces_an_earlier_one(
