@@ -4,7 +4,7 @@ It runs beside the turn that handed the answer in, so that a turn that ends, a l
 takes nothing back: after a crash it is done again from the journal, and no model is asked.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, TypeVar, TypeVarTuple
 
@@ -23,6 +23,7 @@ from massgen_mcp.coordination.events import (
 )
 from massgen_mcp.coordination.objections import find_equal
 from massgen_mcp.coordination.state import (
+    Agent,
     Answer,
     Submission,
     current_answers,
@@ -81,16 +82,17 @@ class Publisher:
     async def publish(self, event: AnswerSubmitted) -> Fate:
         """Hand in an answer against which there is no objection; what became of it."""
         durable = self._parts.journal.accept(event)
-        publication = self._start(event.agent, durable)
+        publication = self._start(event.agent, event.label, durable)
         await publication.done.wait()
         return publication.fate
 
-    def take_up(self, agent: str) -> None:
-        """Go on with a submission whose worker died."""
-        if agent not in self._under_way:
-            already = anyio.Event()
-            already.set()
-            self._start(agent, already)
+    def take_up(self, agents: Iterable[Agent]) -> None:
+        """Go on with submissions whose worker died; those that are under way go on anyway."""
+        for agent in agents:
+            if agent.submission is not None and agent.submission.label not in self._under_way:
+                already = anyio.Event()
+                already.set()
+                self._start(agent.label, agent.submission.label, already)
 
     def stop_checks(self) -> None:
         """Give up running checks, now and from now on: their answers are published unchecked."""
@@ -98,12 +100,15 @@ class Publisher:
         for scope in self._check_scopes:
             scope.cancel()
 
-    def _start(self, agent: str, durable: anyio.Event) -> _Publication:
-        publication = self._under_way[agent] = _Publication()
-        self._tasks.start_soon(self._run, agent, publication, durable)
+    def _start(self, agent: str, label: str, durable: anyio.Event) -> _Publication:
+        # By label: an author may hand in its next answer while this one is still being shelved.
+        publication = self._under_way[label] = _Publication()
+        self._tasks.start_soon(self._run, agent, label, publication, durable)
         return publication
 
-    async def _run(self, agent: str, publication: _Publication, durable: anyio.Event) -> None:
+    async def _run(
+        self, agent: str, label: str, publication: _Publication, durable: anyio.Event
+    ) -> None:
         await durable.wait()
         submission = self._parts.journal.state.agents[agent].submission
         if submission is not None:
@@ -113,7 +118,7 @@ class Publisher:
                 reason = f"its answer could not be stored: {error}"
                 failed = TurnFailed(agent=agent, turn=submission.turn, reason=reason)
                 await self._parts.journal.try_append(failed)
-        del self._under_way[agent]
+        del self._under_way[label]
         publication.done.set()
         self._parts.poke()
 

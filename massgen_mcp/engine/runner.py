@@ -78,7 +78,6 @@ class Runner:
         self._voters = {agent.label for agent in agents if agent.vote is not None}
         self._running: dict[TurnKey, _RunningTurn] = {}
         self._wake = anyio.Event()
-        self._publisher: Publisher | None = None
 
     def wake(self) -> None:
         """Have the plan looked at again."""
@@ -124,7 +123,7 @@ class Runner:
         cancelled.
         """
         async with anyio.create_task_group() as tasks:
-            self._publisher = publisher = Publisher(self._parts, tasks)
+            publisher = Publisher(self._parts, tasks)
             tasks.start_soon(self._read_letters)
             await self._catch_up(publisher)
             await self._drive(publisher, tasks)
@@ -157,8 +156,7 @@ class Runner:
                         if not await self._prepare_presentation(turn):
                             continue
                         self._reconcile((turn,), publisher, tasks)
-                for agent in submissions_under_way(journal.state):
-                    publisher.take_up(agent.label)
+                publisher.take_up(submissions_under_way(journal.state))
                 if await self._let_time_speak(publisher):
                     continue
             await self._rest()

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import resource
 import secrets
 import threading
 from collections import OrderedDict
@@ -29,8 +30,9 @@ from massgen_mcp.store.files import (
     write_whole,
 )
 
-OPEN_STREAMS: Final = 128
-"""Streams kept open at a time; a machine may allow a process no more than 256 descriptors."""
+_DESCRIPTORS, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+OPEN_STREAMS: Final = 512 if _DESCRIPTORS < 0 else max(64, min(512, _DESCRIPTORS // 2))
+"""Streams kept open at a time: at most half of what the machine allows a process."""
 BALLAST_BYTES: Final = 65_536
 _TRASH: Final = ".trash-"
 _CHUNK: Final = 65_536
@@ -53,7 +55,8 @@ class DiskStore:
         Raises StoreFull; then none of the lines is left in its stream, as far as the disk allows.
         """
         folder = self._folder(run_id)
-        paths = [folder / f"{check_name(line.stream)}.jsonl" for line in lines]
+        named = {line.stream: folder / f"{check_name(line.stream)}.jsonl" for line in lines}
+        paths = [named[line.stream] for line in lines]
         with self._lock:
             starts: dict[Path, int] = {}
             try:
@@ -62,7 +65,7 @@ class DiskStore:
                         descriptor = self._descriptor(path)
                         starts.setdefault(path, os.fstat(descriptor).st_size)
                         write_fully(descriptor, line.text.encode("utf-8", "replace") + b"\n")
-                synced = {path for path, line in zip(paths, lines, strict=True) if line.sync}
+                synced = {named[line.stream] for line in lines if line.sync}
                 with translated(folder, run_id):
                     self._sync(sorted(synced))
             except StoreError:
@@ -183,6 +186,8 @@ class DiskStore:
                 self._pool = None
 
     def _sync(self, paths: Sequence[Path]) -> None:
+        if not paths:
+            return
         folders, self._unsynced = self._unsynced, set[Path]()
         if not folders and len(paths) == 1:
             sync_data(self._descriptor(paths[0]))

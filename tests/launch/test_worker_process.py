@@ -41,6 +41,7 @@ ROOT = Path(massgen_mcp.__file__).parent.parent
 
 STARTER = """
 import json, os, signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from pathlib import Path
 from massgen_mcp.app import App
 from massgen_mcp.interfaces import AgentSpec, CoordinationSpec, Home, Settings
