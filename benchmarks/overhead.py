@@ -59,21 +59,17 @@ class Figures:
 def play(agents: int, latency: float, home_path: str) -> Figures:
     """One run in this process, measured from create to the delivered result."""
 
-    def script(name: str) -> str:
-        # All vote for one answer: a tie would bring a ballot, and its calls.
-        steps = [
-            {"when": {"turn": 1}, "answer": f"The answer of {name}."},
-            {"vote": {"containing": f"The answer of {names[0]}."}},
-        ]
-        return json.dumps({"defaults": {"delay": latency}, "agents": {name: steps}})
-
     names = [f"m{number:03}" for number in range(agents)]
     folder = Path(home_path)
-    specs: list[AgentSpec] = []
-    for name in names:
-        path = folder / f"{name}.yaml"
-        path.write_text(script(name), encoding="utf-8")
-        specs.append(AgentSpec(name=name, provider="scripted", model=str(path)))
+    script = folder / "script.yaml"
+    # All vote for one answer: a tie would bring a ballot, and its calls.
+    vote = {"vote": {"containing": f"The answer of {names[0]}."}}
+    roles = {
+        name: [{"when": {"turn": 1}, "answer": f"The answer of {name}."}, vote] for name in names
+    }
+    document = {"defaults": {"delay": latency}, "agents": roles}
+    script.write_text(json.dumps(document), encoding="utf-8")
+    specs = [AgentSpec(name=name, provider="scripted", model=str(script)) for name in names]
     settings = Settings(
         agents=tuple(specs),
         coordination=CoordinationSpec(seed=7),

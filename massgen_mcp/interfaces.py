@@ -289,8 +289,11 @@ class Workspaces(Protocol):
 class Shelf(Protocol):
     """Answers and drafts that are kept: the text, and an immutable copy of the author's folder."""
 
-    def keep(self, agent: str, name: str, text: str) -> None:
-        """Copy text and folder aside as the draft `name`; again is the same as once."""
+    def keep(self, agent: str | None, name: str, text: str) -> None:
+        """Copy text and folder aside as the draft `name`; again is the same as once.
+
+        Without an agent the text is kept alone.
+        """
         ...
 
     def publish(self, name: str, meta: JsonObject) -> None:

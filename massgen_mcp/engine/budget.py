@@ -7,7 +7,13 @@ import anyio
 
 from massgen_mcp.coordination.events import Limit
 from massgen_mcp.interfaces import Limits, Price
-from massgen_mcp.messages import ModelRequest, Usage
+from massgen_mcp.messages import (
+    AssistantMessage,
+    ModelRequest,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
 
 DEFAULT_OUTPUT_TOKENS = 16_000
 """What one reply is taken to need at most where neither user nor model says."""
@@ -60,8 +66,17 @@ def cost_of(usage: Usage, price: Price | None) -> float | None:
 
 def estimate_input(request: ModelRequest) -> int:
     """An upper bound of the tokens that this request sends."""
-    size = len(request.system.encode()) + len(str(request.messages).encode())
-    size += sum(len(str(tool)) for tool in request.tools) + len(str(request.schema or ""))
+    size = len(request.system.encode()) + len(str(request.schema or ""))
+    size += sum(len(tool.description) + len(str(tool.parameters)) for tool in request.tools)
+    for message in request.messages:
+        match message:
+            case UserMessage(text=text):
+                size += len(text.encode())
+            case AssistantMessage(text=text, tool_calls=calls, opaque=opaque):
+                size += len(text.encode()) + len(opaque.encode())
+                size += sum(len(call.arguments.encode()) for call in calls)
+            case ToolMessage(results=results):
+                size += sum(len(result.content.encode()) for result in results)
     return size // BYTES_PER_TOKEN
 
 

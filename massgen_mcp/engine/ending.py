@@ -34,6 +34,7 @@ from massgen_mcp.engine.history import (
 from massgen_mcp.engine.journal import JOURNAL
 from massgen_mcp.engine.publishing import FINAL, describe_answer
 from massgen_mcp.engine.world import World
+from massgen_mcp.errors import WorkspaceError
 from massgen_mcp.interfaces import Line, RunSpec
 from massgen_mcp.messages import JsonObject
 from massgen_mcp.store.codec import JournalRecord, Replied, encode_record
@@ -60,7 +61,13 @@ def deliver(world: World, spec: RunSpec, state: RunState, facts: RunFacts) -> No
         text = json.dumps(result, ensure_ascii=False, indent=1) + "\n"
         world.documents.put(spec.run_id, "result/result.json", text)
     else:
-        world.shelf.deliver(name, str(result["answer"]), result)
+        answer = str(result["answer"])
+        try:
+            world.shelf.deliver(name, answer, result)
+        except WorkspaceError:
+            # Its folder could not be written before; the text is the result all the same.
+            world.shelf.keep(None, name, answer)
+            world.shelf.deliver(name, answer, result)
     put_status(world, build_status(spec, state, facts))
 
 
@@ -139,6 +146,8 @@ def end_without_worker(
     history = read_history(world.store, spec)
     state, seq = history.state, history.seq
     for answer in every_answer(state):
+        author = answer.agent if answer.files_digest else None
+        world.shelf.keep(author, answer.label, answer.content)
         world.shelf.publish(answer.label, describe_answer(answer))
 
     def append(*events: Event) -> None:

@@ -4,6 +4,7 @@ It runs beside the turn that handed the answer in, so that a turn that ends, a l
 takes nothing back: after a crash it is done again from the journal, and no model is asked.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, TypeVar, TypeVarTuple
@@ -18,6 +19,7 @@ from massgen_mcp.coordination.events import (
     AnswerPublished,
     AnswerSubmitted,
     CheckResult,
+    Degraded,
     PresentationFailed,
     TurnFailed,
 )
@@ -34,8 +36,13 @@ from massgen_mcp.errors import WorkspaceError
 from massgen_mcp.interfaces import FileDraft
 from massgen_mcp.messages import JsonObject
 
+logger = logging.getLogger(__name__)
+
 FILE_WORKERS = 4
 """Snapshots and the like that are made at the same time."""
+
+SHELVE_PAUSE = 0.05
+"""Seconds in which published answers are gathered on their way to the shelf."""
 
 Args = TypeVarTuple("Args")
 T = TypeVar("T")
@@ -61,6 +68,10 @@ class Publisher:
         self._parts = parts
         self._tasks = tasks
         self._under_way: dict[str, _Publication] = {}
+        self._unshelved: list[Answer] = []
+        self._more = anyio.Event()
+        self._hurry = anyio.Event()
+        self._shelved = anyio.Event()
         self._checking = anyio.Lock()
         self._check_scopes: set[anyio.CancelScope] = set()
         self._is_closing = False
@@ -120,17 +131,20 @@ class Publisher:
                 await self._parts.journal.try_append(failed)
         del self._under_way[label]
         publication.done.set()
+        answer = find_answer(self._parts.journal.state, label)
+        if answer is not None:
+            self._unshelved.append(answer)
+            self._more.set()
         self._parts.poke()
 
     async def _publish(self, agent: str, submission: Submission) -> Fate:
         journal, label = self._parts.journal, submission.label
-        await self._beside(self._parts.shelf.keep, agent, label, submission.content)
+        if submission.files_digest or self._parts.checker is not None:
+            await self._keep(agent, label, submission.content)
         check = await self._check(label)
         if await journal.try_append(AnswerPublished(agent=agent, label=label, check=check)):
-            answer = find_answer(journal.state, label)
-            if answer is not None:
-                await self.shelve(answer)
             return "published"
+        await self._keep(agent, label, submission.content)
         answers = current_answers(journal.tip)
         equal = find_equal(answers, submission.content, submission.files_digest)
         if equal is not None:
@@ -138,16 +152,56 @@ class Publisher:
             await journal.try_append(overtaken)
         return "overtaken"
 
-    async def shelve(self, answer: Answer) -> None:
-        """Turn the kept draft into the published answer on disk; again is the same as once."""
-        meta = describe_answer(answer)
-        await self._beside(self._parts.shelf.publish, answer.label, meta)
+    async def _keep(self, agent: str | None, name: str, text: str) -> None:
+        await self._beside(self._parts.shelf.keep, agent, name, text)
+
+    async def keep_shelving(self) -> None:
+        """Put published answers where people find them, those of a moment together, until cancelled.
+
+        A text without files is kept only here: its voters need not wait for the disk, and the journal
+        has it.
+        """
+        while True:
+            await self._more.wait()
+            self._more = anyio.Event()
+            with anyio.move_on_after(SHELVE_PAUSE):
+                await self._hurry.wait()
+            await self.shelve(list(self._unshelved))
+
+    async def wait_until_shelved(self) -> None:
+        """Return when every published answer is where people find it."""
+        self._hurry.set()
+        while self._unshelved:
+            self._shelved = anyio.Event()
+            await self._shelved.wait()
+
+    async def shelve(self, answers: Sequence[Answer]) -> None:
+        """Put answers where people find them; again is the same as once."""
+        for reason in await self._beside(self._shelve, answers):
+            logger.warning("%s", reason)
+            await self._parts.journal.try_append(Degraded(reason=reason))
+        self._unshelved = [answer for answer in self._unshelved if answer not in answers]
+        self._shelved.set()
+
+    def _shelve(self, answers: Sequence[Answer]) -> list[str]:
+        """Do it, beside the loop; what went wrong, in words for the outcome."""
+        reasons: list[str] = []
+        for answer in answers:
+            author = answer.agent if answer.files_digest else None
+            try:
+                self._parts.shelf.keep(author, answer.label, answer.content)
+                self._parts.shelf.publish(answer.label, describe_answer(answer))
+            except WorkspaceError as error:
+                reasons.append(
+                    f"{answer.label} is in the journal only; its folder was not written: {error}"
+                )
+        return reasons
 
     async def present(self, agent: str, turn: int, content: str) -> None:
         """Store and check the final answer, and say what became of it."""
         journal = self._parts.journal
         try:
-            await self._beside(self._parts.shelf.keep, agent, FINAL, content)
+            await self._keep(agent, FINAL, content)
             digest = await self.digest(agent)
         except WorkspaceError as error:
             reason = f"the final answer could not be stored: {error}"

@@ -126,17 +126,16 @@ class Runner:
             publisher = Publisher(self._parts, tasks)
             tasks.start_soon(self._read_letters)
             await self._catch_up(publisher)
+            tasks.start_soon(publisher.keep_shelving)
             await self._drive(publisher, tasks)
             await self._end_turns()
+            await publisher.wait_until_shelved()
             await finish()
             tasks.cancel_scope.cancel()
 
     async def _catch_up(self, publisher: Publisher) -> None:
         """Finish on disk what the journal says was published."""
-        keep = self._parts.shelf.keep
-        for answer in every_answer(self._parts.journal.state):
-            await anyio.to_thread.run_sync(keep, answer.agent, answer.label, answer.content)
-            await publisher.shelve(answer)
+        await publisher.shelve(list(every_answer(self._parts.journal.state)))
 
     async def _drive(self, publisher: Publisher, tasks: TaskGroup) -> None:
         journal = self._parts.journal
@@ -153,7 +152,7 @@ class Runner:
                     case Continue(turns=turns):
                         self._reconcile(turns, publisher, tasks)
                     case Present(turn=turn):
-                        if not await self._prepare_presentation(turn):
+                        if not await self._prepare_presentation(turn, publisher):
                             continue
                         self._reconcile((turn,), publisher, tasks)
                 publisher.take_up(submissions_under_way(journal.state))
@@ -286,12 +285,13 @@ class Runner:
             case "answer":
                 return self._causes.get(turn.agent, "the first answers are in")
 
-    async def _prepare_presentation(self, turn: Turn) -> bool:
+    async def _prepare_presentation(self, turn: Turn, publisher: Publisher) -> bool:
         """End all other turns, set the presenter's folder back to what won; whether that went well."""
         key = (turn.agent, turn.number)
         if key in self._running:
             return True
         await self._end_turns()
+        await publisher.wait_until_shelved()
         agent = self._parts.journal.state.agents[turn.agent]
         if self._started.get(turn.agent, 0) < turn.number and agent.answer is not None:
             reset = self._parts.workspaces.reset

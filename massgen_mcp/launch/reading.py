@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import cast
 
 from massgen_mcp.coordination.machine import START
+from massgen_mcp.coordination.state import find_answer
 from massgen_mcp.engine.ending import facts_of, mark_interrupted
 from massgen_mcp.engine.history import read_history
 from massgen_mcp.errors import MassGenError, RunHeld, RunNotFound, StoreError, UsageError
@@ -142,6 +143,14 @@ class Reader:
                 return {"run_id": run_id, "candidate": label, "answer": text, "kept_in": folder}
         spec = read_spec(self._store, run_id)
         state = read_history(self._store, spec).state
+        answer = find_answer(state, label)
+        if answer is not None:
+            return {
+                "run_id": run_id,
+                "candidate": label,
+                "answer": answer.content,
+                "kept_in": "journal",
+            }
         labels = [a.label for agent in state.agents.values() for a in agent.answers]
         msg = f"{run_id} has no answer {label!r}. It has {', '.join(labels) or 'none yet'}."
         raise UsageError(msg)

@@ -80,9 +80,12 @@ class MemoryShelf:
     def __init__(self, folders: MemoryFolders) -> None:
         self._folders = folders
 
-    def keep(self, agent: str, name: str, text: str) -> None:
-        """Copy text and files aside as the draft `name`; again is the same as once."""
-        files = self._folders.workspaces.get(check_name(agent), {})
+    def keep(self, agent: str | None, name: str, text: str) -> None:
+        """Copy text and files aside as the draft `name`; again is the same as once.
+
+        Without an agent the text is kept alone.
+        """
+        files = {} if agent is None else self._folders.workspaces.get(check_name(agent), {})
         self._folders.kept.setdefault(check_name(name), Kept(text=text, files=dict(files)))
 
     def publish(self, name: str, meta: JsonObject) -> None:

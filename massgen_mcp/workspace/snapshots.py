@@ -32,14 +32,17 @@ class DiskShelf:
     def __init__(self, home: Home, run_id: str) -> None:
         self._run = home.runs / run_id
 
-    def keep(self, agent: str, name: str, text: str) -> None:
+    def keep(self, agent: str | None, name: str, text: str) -> None:
         """Copy text and folder aside as the draft `name`; again is the same as once.
 
+        Without an agent the text is kept alone.
         Links stay links. Folders such as .git and node_modules are left out; the manifest says which.
         """
         drafts = self._run / "drafts"
         draft = drafts / check_name(name)
-        source = self._run / "agents" / check_name(agent) / "workspace"
+        source = self._run / "no folder"
+        if agent is not None:
+            source = self._run / "agents" / check_name(agent) / "workspace"
         for kept in (draft, self._run / "answers" / name):
             if kept.is_dir():
                 _mend(kept / "answer.md", text)

@@ -78,7 +78,7 @@ async def test_ten_thousand_reads_during_a_run_are_all_whole(home: Home) -> None
     app = App(home)
     reads, states, versions = 0, list[list[str]](), 0
     with anyio.fail_after(120):
-        while reads < READS:
+        while reads < READS or versions <= 10:
             coordination = CoordinationSpec(seed=7, final="present")
             settings = settings_of(TALKERS, coordination=coordination, delay=0.2)
             run_id = app.start("What?", settings).run_id
@@ -94,7 +94,6 @@ async def test_ten_thousand_reads_during_a_run_are_all_whole(home: Home) -> None
             versions += len(poller.versions)
             states.append(poller.states)
     print(f"{reads} reads of {versions} versions in {len(states)} runs, none of them torn")
-    assert versions > 10
     for seen in states:
         assert seen[-1] == "completed"
         order = [word for word in ("queued", "running", "presenting", "completed") if word in seen]
