@@ -254,9 +254,12 @@ class App:
         if status["is_final"] is True:
             raise _final(run_id, status)
         spec = read_spec(self._store, run_id)
-        labels = list(read_history(self._store, spec).state.agents)
-        if to is not None and labels and to not in labels:
-            msg = f"There is no {to!r} in {run_id}. Its agents are {', '.join(labels)}."
+        agents = read_history(self._store, spec).state.agents
+        names = {agent.member.name: label for label, agent in agents.items()}
+        to = names.get(to or "", to)
+        if to is not None and agents and to not in agents:
+            known = ", ".join(f"{label} ({name})" for name, label in names.items())
+            msg = f"There is no {to!r} in {run_id}. Its agents are {known}."
             raise UsageError(msg)
         self._mailbox.send(run_id, Letter(id=new_letter_id(), kind="message", text=text, to=to))
         return _describe_delivery(str(status["state"]), to)

@@ -72,12 +72,16 @@ class ReplyMalformed(ProviderError):
 class ProviderTrouble(ProviderError):
     """Passing trouble on the provider's side: nobody's fault here, worth another try.
 
-    `retry_after` is the wait in seconds that the provider asked for, if it did.
+    `retry_after` is the wait in seconds that the provider asked for, if it did; `is_unreachable`
+    says that no connection came about.
     """
 
-    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, is_unreachable: bool = False
+    ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.is_unreachable = is_unreachable
 
 
 class RateLimited(ProviderTrouble):

@@ -7,6 +7,7 @@ nothing is read as markup.
 import sys
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import click
 from rich.console import Group, RenderableType
@@ -17,6 +18,7 @@ from massgen_mcp.messages import JsonObject, JsonValue
 from massgen_mcp.store.narration import narrate
 
 TAIL_CHARS = 2000
+FILES_SHOWN = 20
 STYLES = {
     "working": "cyan",
     "answered": "blue",
@@ -121,8 +123,18 @@ def describe_end(result: JsonObject) -> list[str]:
         lines.append(f"usage: {_usage(usage)}")
     paths = result.get("paths")
     if isinstance(paths, Mapping):
-        lines += [f"{plain(name)}: {plain(str(path))}" for name, path in paths.items() if path]
+        lines += _describe_files(result.get("files"), str(paths.get("result")))
+        there = {name: str(path) for name, path in paths.items() if Path(str(path)).exists()}
+        lines += [f"{plain(name)}: {plain(path)}" for name, path in there.items()]
     return lines
+
+
+def _describe_files(files: JsonValue, folder: str) -> Iterator[str]:
+    if isinstance(files, Sequence) and not isinstance(files, str):
+        for file in files[:FILES_SHOWN]:
+            yield f"file: {plain(f'{folder}/files/{file}')}"
+        if len(files) > FILES_SHOWN:
+            yield f"and {len(files) - FILES_SHOWN} more files"
 
 
 def _last_line(text: str) -> str:
@@ -133,9 +145,10 @@ def _last_line(text: str) -> str:
 def _agent_row(agent: JsonObject, newest: Mapping[str, str]) -> list[Text]:
     state = _text(agent.get("state"))
     label = _text(agent.get("id"))
+    name = _text(agent.get("name"))
     line = newest.get(label, "") or _text(agent.get("error"))
     return [
-        Text(label),
+        Text(f"{label} {name}".rstrip()),
         Text(_text(agent.get("model"))),
         Text(state.replace("_", " "), style=STYLES.get(state, "")),
         Text(_text(agent.get("latest_label"))),
@@ -176,12 +189,14 @@ def _describe_choice(outcome: JsonObject) -> Iterator[str]:
     kind = _text(outcome.get("kind")).replace("_", " ")
     winner, model = _text(outcome.get("winner_label")), _text(outcome.get("winner_model"))
     chosen = f"; chosen: {winner} by {model}" if winner else ""
-    yield f"outcome: {kind}{chosen}; decided by: {_text(outcome.get('decided_by'))}"
+    decided_by = _text(outcome.get("decided_by"))
+    how = "" if decided_by == kind else f"; decided by: {decided_by}"
+    yield f"outcome: {kind}{chosen}{how}"
     tied = outcome.get("tied")
     if isinstance(tied, Sequence) and tied:
         yield f"tied: {', '.join(_text(label) for label in tied)}"
     behind = outcome.get("distinct_models_behind_winner")
-    if behind is not None:
+    if behind:
         yield f"distinct models behind the winner: {behind}"
     check = outcome.get("check")
     if isinstance(check, Mapping):

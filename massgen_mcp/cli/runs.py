@@ -167,7 +167,7 @@ def resume(run: str, as_json: bool) -> None:
             }
         )
     else:
-        click.echo(f"{started.run_id}: {started.next}")
+        click.echo(f"{started.run_id} goes on. {started.next}")
 
 
 @click.command(cls=HomeCommand)

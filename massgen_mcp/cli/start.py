@@ -60,9 +60,7 @@ OPTIONS = (
     click.option(
         "--limit", multiple=True, metavar="NAME=VALUE", help="For example run_seconds=600."
     ),
-    click.option(
-        "--context", multiple=True, metavar="PATH[:rw]", help="Not in this version: refused."
-    ),
+    click.option("--context", multiple=True, metavar="PATH[:rw]", hidden=True),
     click.option("--continue", "continue_from", metavar="RUN", help="Go on from an earlier run."),
 )
 
@@ -130,15 +128,15 @@ def run(asked: TaskOptions, output: Path | None, quiet: bool, as_json: bool) -> 
 
 def _conclude(app: "App", run_id: str, output: Path | None, *, quiet: bool, as_json: bool) -> int:
     """Print what there is of a run that is not worked on any more; its exit code."""
-    from massgen_mcp.cli.display import describe_end, plain, show_answer
+    from massgen_mcp.cli.display import describe_end, plain, rows, show_answer
 
     status = app.status(run_id)
     if status["is_final"] is not True:
         why = f": {plain(str(status['error']))}" if status["error"] else ""
-        tell(
-            f"stopped{why}; what was done is kept. Go on with: massgen-mcp resume {run_id}\n"
-            f"or read an answer so far: massgen-mcp result {run_id} --candidate agent1.1"
-        )
+        tell(f"stopped{why}; what was done is kept. Go on with: massgen-mcp resume {run_id}")
+        labels = [str(row["label"]) for row in rows(status["tally"])]
+        if labels:
+            tell(f"or read an answer so far: massgen-mcp result {run_id} --candidate {labels[-1]}")
         return STOPPED
     result = app.result(run_id)
     if as_json:
@@ -187,7 +185,6 @@ def start(asked: TaskOptions, request_id: str | None, as_json: bool) -> None:
         return
     click.echo(f"run_id: {started.run_id}")
     click.echo(f"status_file: {started.status_file}")
-    click.echo(f"follow: massgen-mcp wait {started.run_id}")
     click.echo(f"next: {started.next}")
 
 

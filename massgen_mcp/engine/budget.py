@@ -24,11 +24,17 @@ BYTES_PER_TOKEN = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
-    """What an agent, or the whole run, has used. `usd` is None where a price is unknown."""
+    """What an agent, or the whole run, has used. `usd` is None where a price is unknown.
+
+    What a call that was cut off may have used besides its prompt is held: it counts against the
+    limits and is not shown as used.
+    """
 
     calls: int = 0
     usage: Usage = field(default_factory=Usage)
     usd: float | None = 0.0
+    held_tokens: int = 0
+    held_usd: float = 0.0
 
     def __add__(self, other: "Spending") -> "Spending":
         known = self.usd is not None and other.usd is not None
@@ -36,6 +42,8 @@ class Spending:
             calls=self.calls + other.calls,
             usage=self.usage + other.usage,
             usd=(self.usd or 0.0) + (other.usd or 0.0) if known else None,
+            held_tokens=self.held_tokens + other.held_tokens,
+            held_usd=self.held_usd + other.held_usd,
         )
 
 
@@ -44,6 +52,7 @@ class Reservation:
     """The worst case of one call that is under way."""
 
     agent: str
+    input_tokens: int
     tokens: int
     usd: float | None
 
@@ -62,6 +71,19 @@ def cost_of(usage: Usage, price: Price | None) -> float | None:
         + usage.output_tokens * price.output
     )
     return millions / 1_000_000
+
+
+def lost_call(reservation: Reservation, price: Price | None) -> Spending:
+    """What a call is booked with whose end nobody saw."""
+    usage = Usage(input_tokens=reservation.input_tokens, is_estimate=True)
+    usd = cost_of(usage, price)
+    return Spending(
+        calls=1,
+        usage=usage,
+        usd=usd,
+        held_tokens=reservation.tokens - reservation.input_tokens,
+        held_usd=max(0.0, (reservation.usd or 0.0) - (usd or 0.0)),
+    )
 
 
 def estimate_input(request: ModelRequest) -> int:
@@ -108,7 +130,12 @@ class Budget:
         output = request.max_output_tokens or DEFAULT_OUTPUT_TOKENS
         usage = Usage(input_tokens=estimate_input(request), output_tokens=output)
         usd = cost_of(usage, self._prices[request.agent])
-        return Reservation(agent=request.agent, tokens=usage.total_tokens, usd=usd)
+        return Reservation(
+            agent=request.agent,
+            input_tokens=usage.input_tokens,
+            tokens=usage.total_tokens,
+            usd=usd,
+        )
 
     def output_bound(self, agent: str, configured: int | None) -> int | None:
         """The output tokens to ask for, so that the reservation is a true worst case."""
@@ -127,11 +154,13 @@ class Budget:
             if calls > self._limits.max_calls:
                 return "max_calls"
         if self._limits.max_tokens is not None:
-            tokens = spent.usage.total_tokens + sum(one.tokens for one in pending)
+            tokens = (
+                spent.usage.total_tokens + spent.held_tokens + sum(one.tokens for one in pending)
+            )
             if tokens > self._limits.max_tokens:
                 return "max_tokens"
         if self._limits.max_usd is not None:
-            usd = (spent.usd or 0.0) + sum(one.usd or 0.0 for one in pending)
+            usd = (spent.usd or 0.0) + spent.held_usd + sum(one.usd or 0.0 for one in pending)
             if usd > self._limits.max_usd:
                 return "max_usd"
         return None
@@ -156,10 +185,9 @@ class Budget:
         return usd
 
     def settle_lost(self, reservation: Reservation) -> None:
-        """Book a call that was cut off with all that was reserved: nobody knows what it used."""
+        """Book a call that was cut off: its prompt was read, and nobody knows what else."""
         self._reserved.remove(reservation)
-        usage = Usage(input_tokens=reservation.tokens, is_estimate=True)
-        self.book(reservation.agent, Spending(calls=1, usage=usage, usd=reservation.usd))
+        self.book(reservation.agent, lost_call(reservation, self._prices[reservation.agent]))
 
     def release(self, reservation: Reservation) -> None:
         """Give back what was set aside for a call that was not made."""

@@ -16,12 +16,16 @@ from massgen_mcp.errors import (
     ReplyMalformed,
 )
 from massgen_mcp.messages import ModelRequest, ModelResponse, Usage
+from massgen_mcp.providers.registry import is_loopback
 from massgen_mcp.store.codec import CallBegun, CallFailed, Replied
 
 logger = logging.getLogger(__name__)
 
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 30.0
+
+LOOPBACK_PATIENCE = 5.0
+"""Seconds for a server on this very machine to come up."""
 
 
 async def call_model(parts: Parts, request: ModelRequest) -> ModelResponse:
@@ -34,12 +38,21 @@ async def call_model(parts: Parts, request: ModelRequest) -> ModelResponse:
         except ProviderTrouble as trouble:
             attempt += 1
             wait = _wait_before(attempt, trouble)
-            left = parts.spec.settings.limits.retry_seconds - (parts.clock.now() - began)
+            patience = _patience(parts, request.agent, trouble)
+            left = patience - (parts.clock.now() - began)
             parts.progress[request.agent].error = str(trouble)
             if wait > left:
                 raise
             logger.info("%s: %s; trying again in %.1f s", request.agent, trouble, wait)
             await anyio.sleep(wait)
+
+
+def _patience(parts: Parts, agent: str, trouble: ProviderTrouble) -> float:
+    """How long to try again: an own server that is not there will not come by waiting."""
+    patience = parts.spec.settings.limits.retry_seconds
+    if trouble.is_unreachable and is_loopback(parts.agents[agent].base_url):
+        return min(patience, LOOPBACK_PATIENCE)
+    return patience
 
 
 def _wait_before(attempt: int, trouble: ProviderTrouble) -> float:
@@ -62,6 +75,7 @@ async def _call_once(parts: Parts, request: ModelRequest) -> ModelResponse:
                 call=request.call,
                 reserved_tokens=reservation.tokens,
                 reserved_usd=reservation.usd,
+                input_tokens=reservation.input_tokens,
             )
             is_begun = True
             # Written before the call, so that a crash cannot hide it; a power cut may, once.

@@ -114,6 +114,7 @@ def agent_facts(spec: RunSpec, history: History) -> Mapping[str, AgentFacts]:
             calls=spent.calls,
             usage=spent.usage,
             usd=spent.usd,
+            held_tokens=spent.held_tokens,
             model=models[-1] if models else None,
         )
     return facts

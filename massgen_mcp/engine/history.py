@@ -7,7 +7,7 @@ from massgen_mcp.coordination.events import Event, Member, RunEnded, RunStarted,
 from massgen_mcp.coordination.machine import START, apply
 from massgen_mcp.coordination.state import RunState
 from massgen_mcp.coordination.tally import draw
-from massgen_mcp.engine.budget import Spending, cost_of
+from massgen_mcp.engine.budget import Reservation, Spending, cost_of, lost_call
 from massgen_mcp.engine.clocks import Clocks
 from massgen_mcp.engine.journal import JOURNAL
 from massgen_mcp.engine.transcript import Transcript, transcript_stream
@@ -76,7 +76,9 @@ def seat_members(spec: RunSpec) -> tuple[Member, ...]:
 
 def name_model(agent: AgentSpec) -> str:
     """What an agent's model is called; a script is called by its role, not by its path."""
-    model = agent.name if agent.provider == "scripted" else agent.model
+    model = agent.model
+    if agent.provider == "scripted":
+        model = agent.model.rpartition("#")[2] if "#" in agent.model else agent.name
     return f"{agent.provider}/{model}"
 
 
@@ -141,7 +143,7 @@ def _fold(state: RunState, record: JournalRecord) -> RunState:
 
 
 def spending_of(spec: AgentSpec, records: Sequence[TranscriptRecord]) -> Spending:
-    """What an agent has used by its transcript; calls lost in a crash count as reserved."""
+    """What an agent has used by its transcript; calls lost in a crash are held as reserved."""
     price = price_of(spec)
     spent = Spending()
     for record in records:
@@ -154,6 +156,11 @@ def spending_of(spec: AgentSpec, records: Sequence[TranscriptRecord]) -> Spendin
             case _:
                 pass
     for lost in Transcript.lost_calls(records):
-        usage = Usage(input_tokens=lost.reserved_tokens, is_estimate=True)
-        spent += Spending(calls=1, usage=usage, usd=lost.reserved_usd)
+        reservation = Reservation(
+            agent="",
+            input_tokens=lost.input_tokens,
+            tokens=lost.reserved_tokens,
+            usd=lost.reserved_usd,
+        )
+        spent += lost_call(reservation, price)
     return spent

@@ -201,6 +201,7 @@ class Play:
             calls=spent.calls,
             usage=spent.usage,
             usd=spent.usd,
+            held_tokens=spent.held_tokens,
             turn_seconds=parts.clocks.turn_elapsed(label, turn),
             last_activity=progress.last_activity,
             last_progress=progress.last_progress,

@@ -16,6 +16,7 @@ from massgen_mcp.errors import (
     ConfigError,
     ProviderError,
     ProviderTimeout,
+    ProviderTrouble,
     ProviderUnavailable,
     ReplyMalformed,
     ReplyRefused,
@@ -176,9 +177,11 @@ class OpenAIChat:
         cause = error.__cause__ or error
         words = str(cause) or type(cause).__name__
         is_timeout = isinstance(error, openai.APITimeoutError | httpx2.TimeoutException)
-        return failure(
-            self._endpoint, ProviderTimeout if is_timeout else ProviderUnavailable, words
-        )
+        kind = ProviderTimeout if is_timeout else ProviderUnavailable
+        found = failure(self._endpoint, kind, words)
+        if isinstance(found, ProviderTrouble):
+            found.is_unreachable = isinstance(cause, httpx2.ConnectError)
+        return found
 
 
 class _Reading:

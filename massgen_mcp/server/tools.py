@@ -222,7 +222,8 @@ class Tools:
             return page_of_events(name, app.events(name, cursor), cursor)
         status = app.status(name)
         if detail == "agents":
-            return page_of_agents(status, app.agents(name), cursor)
+            page = page_of_agents(status, app.agents(name), cursor)
+            return {**page, "next": _next_call(status)}
         return fit({**summarize(status), "next": _next_call(status)})
 
     async def get_final_answer(
@@ -245,6 +246,14 @@ class Tools:
     def _answer(self, run_id: str, candidate: str, offset: int, max_chars: int) -> JsonObject:
         app = App(self._home)
         name = app.find(run_id)
+        if not candidate:
+            status = app.status(name)
+            if status["is_final"] is not True:
+                msg = (
+                    f"{name} has no final answer yet; it is {status['state']}. {_next_call(status)} "
+                    "An answer so far can be read with candidate, such as agent1.1."
+                )
+                raise ToolError(msg)
         result = app.result(name, candidate or None)
         return page_of_answer(result, offset, max_chars or None)
 

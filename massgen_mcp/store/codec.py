@@ -56,6 +56,8 @@ class CallBegun:
     call: int
     reserved_tokens: int
     reserved_usd: float | None
+    input_tokens: int = 0
+    """What of the reserved tokens is the prompt."""
     type: Literal["call_begun"] = "call_begun"
 
 

@@ -24,7 +24,7 @@ def narrate(event: JsonObject) -> str | None:
         case "vote_cast":
             return f"{agent} votes for {event['answer']}: {_cut(event['reason'])}"
         case "vote_overtaken":
-            return f"{agent}'s vote came too late for {event['by']}"
+            return f"{agent}'s vote is not counted: {event['by']} came meanwhile"
         case "turn_failed" | "turn_expired" | "agent_retired" | "passed_over":
             return _narrate_trouble(event)
         case _:

@@ -49,6 +49,7 @@ class AgentFacts:
     calls: int = 0
     usage: Usage = field(default_factory=Usage)
     usd: float | None = 0.0
+    held_tokens: int = 0
     turn_seconds: float = 0.0
     last_activity: float | None = None
     last_progress: float | None = None
@@ -155,6 +156,7 @@ def _describe_agent(state: RunState, agent: Agent, facts: RunFacts) -> JsonObjec
     reason = None if isinstance(agent.standing, Active) else agent.standing.reason
     return {
         "id": agent.label,
+        "name": agent.member.name,
         "model": agent.member.model if fact.model is None else fact.model,
         "state": _agent_word(state, agent),
         "answers": len(agent.answers),
@@ -198,7 +200,9 @@ def _agent_word(state: RunState, agent: Agent) -> str:
         return "voted"
     if isinstance(state.phase, Coordinating) and wants_turn(state, agent):
         return "working"
-    return "answered" if agent.answers else "working"
+    if agent.answers:
+        return "answered"
+    return "lapsed" if isinstance(state.phase, Presented | Ended) else "working"
 
 
 def _tally(state: RunState) -> list[JsonValue]:
@@ -237,6 +241,7 @@ def describe_usage(agents: Mapping[str, AgentFacts]) -> JsonObject:
         "output_tokens": usage.output_tokens,
         "cost_usd": usd,
         "cost_is_estimate": usage.is_estimate,
+        "unsettled_tokens": sum(fact.held_tokens for fact in agents.values()),
     }
 
 

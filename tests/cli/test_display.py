@@ -1,4 +1,5 @@
 from io import StringIO
+from pathlib import Path
 
 from rich.console import Console
 
@@ -185,9 +186,18 @@ def test_the_end_tells_how_the_answer_was_chosen() -> None:
         "passed over: agent5: slow",
         "degraded: self_votes read as allow",
         "usage: 10 tokens read, 5 written, 0.0000 USD",
-        "run: /home/x/runs/r",
-        "answer: /home/x/runs/r/result/answer.md",
     ]
+
+
+def test_the_end_names_the_files_of_the_answer_and_the_folders_that_are_there(
+    tmp_path: Path,
+) -> None:
+    paths: JsonObject = {"run": str(tmp_path), "result": str(tmp_path), "log": str(tmp_path / "no")}
+    result: JsonObject = {**RESULT, "files": ["a.py", "b/c.py"], "paths": paths}
+    lines = describe_end(result)
+    assert f"file: {tmp_path}/files/b/c.py" in lines
+    assert f"run: {tmp_path}" in lines
+    assert not any(line.startswith("log:") for line in lines)
 
 
 def test_a_run_without_an_outcome_still_says_where_things_are() -> None:

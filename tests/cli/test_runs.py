@@ -61,7 +61,7 @@ def test_start_prints_what_a_person_needs(capsys: Capture, home: Home) -> None:
     ended = call(capsys, "start", "What?")
     run_id = ended.out.split("\n")[0].removeprefix("run_id: ")
     assert f"status_file: {home.runs}/{run_id}/status.json" in ended.out
-    assert f"follow: massgen-mcp wait {run_id}" in ended.out
+    assert f"next: Wait: massgen-mcp wait {run_id}" in ended.out
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ async def test_a_run_without_a_result_says_what_can_be_read(home: Home, tmp_path
         async with host_of(home, tmp_path) as host:
             created = App(home).create("Wait.", _settings(home, tmp_path))
             words = await host.refused("get_final_answer", run_id=created.run_id)
-            assert "has no result yet; it is queued" in words
+            assert "has no final answer yet; it is queued" in words
             missing = await host.refused(
                 "get_final_answer", run_id=created.run_id, candidate="../run"
             )

@@ -74,6 +74,7 @@ def test_an_unknown_price_makes_the_cost_unknown_and_never_zero() -> None:
         "output_tokens": 2,
         "cost_usd": None,
         "cost_is_estimate": True,
+        "unsettled_tokens": 0,
     }
 
 
