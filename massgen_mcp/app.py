@@ -8,6 +8,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
@@ -22,7 +23,10 @@ from massgen_mcp.engine.history import read_history
 from massgen_mcp.errors import (
     RunFinal,
     RunHeld,
+    RunNotFound,
+    StoreError,
     UsageError,
+    WorkspaceError,
 )
 from massgen_mcp.interfaces import (
     Home,
@@ -135,11 +139,18 @@ class App:
             directory=directory,
             earlier=earlier,
         )
-        if earlier is not None:
-            hand_files_on(self._home, spec, earlier)
-        # Last, for this is what makes it a run; and once, for two may ask with one request id.
-        if not self._store.create(run_id, encode_spec(spec)):
-            return self._found(run_id, task)
+        try:
+            if earlier is not None:
+                hand_files_on(self._home, spec, earlier)
+            # Last, for this is what makes it a run; and once, for two may ask with one request id.
+            if not self._store.create(run_id, encode_spec(spec)):
+                return self._found(run_id, task)
+        except (StoreError, WorkspaceError):
+            # With a request id the folder may be another caller's too, and the next try goes on in it.
+            if request_id is None:
+                with suppress(StoreError):
+                    self._store.remove(run_id)
+            raise
         return Started(
             run_id=run_id,
             state="queued",
@@ -277,11 +288,23 @@ class App:
     def clean(self, older_than_seconds: float) -> list[str]:
         """Delete runs that are older and that nobody works on; the ids that are gone."""
         gone: list[str] = []
+        failed: list[StoreError] = []
         for run_id in self._store.list():
-            if self._lease.is_held(run_id) or _age_of(run_id) < older_than_seconds:
+            if _age_of(run_id) < older_than_seconds:
                 continue
-            self._store.remove(run_id)
-            gone.append(run_id)
+            try:
+                # Held, so that nobody takes the run up while it goes.
+                with self._lease.hold(run_id):
+                    self._store.remove(run_id)
+            except (RunHeld, RunNotFound):
+                continue
+            except StoreError as error:
+                failed.append(error)
+            else:
+                gone.append(run_id)
+        # One that will not go keeps no other.
+        if failed:
+            raise failed[0]
         return gone
 
 

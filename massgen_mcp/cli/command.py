@@ -16,6 +16,10 @@ from massgen_mcp.messages import JsonObject, JsonValue
 
 HOME_KEY = "massgen_mcp.home"
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+UNSEEN = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+"""Control characters, which could give a terminal orders."""
+LONGEST_WAIT = 365 * 86400
+"""Seconds; longer ones make clocks overflow."""
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
@@ -70,8 +74,8 @@ def print_json(value: JsonValue) -> None:
 
 
 def tell(words: str) -> None:
-    """Words for the person, on stderr."""
-    click.echo(words, err=True)
+    """Words for the person, on stderr, without control characters."""
+    click.echo(words.translate(UNSEEN), err=True)
 
 
 def tell_inline(words: str) -> None:

@@ -65,7 +65,9 @@ def show_answer(result: JsonObject) -> None:
     """The answer on stdout: byte for byte into a pipe, made harmless for a terminal."""
     answer = result["answer"]
     if isinstance(answer, str):
-        click.echo(plain_block(answer) if sys.stdout.isatty() else answer)
+        is_terminal = sys.stdout.isatty()
+        # click takes escape sequences out of what goes into a pipe, unless it is told to leave them.
+        click.echo(plain_block(answer) if is_terminal else answer, color=not is_terminal or None)
 
 
 def render(status: JsonObject, newest: Mapping[str, str]) -> RenderableType:

@@ -5,6 +5,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -71,6 +72,7 @@ def unsupported(platform: str) -> str | None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the program with these arguments, or those of the process, and end with its exit code."""
+    _open_closed_streams()
     reason = unsupported(sys.platform)
     if reason is not None:
         tell(reason)
@@ -98,12 +100,35 @@ def _run(arguments: Sequence[str] | None) -> int:
     except OSError as error:
         if error.errno == errno.EPIPE:
             return _hush()
-        tell(f"massgen-mcp: {error.filename or 'the system'}: {error.strerror}")
+        tell(f"massgen-mcp: {_words_of(error)}")
         return USAGE
     except Exception:
         logger.exception("a fault in the program itself; please report it with these lines")
         return FAILED
     return code if isinstance(code, int) else 0
+
+
+def _open_closed_streams() -> None:
+    """Put nothing in the place of a standard stream that is closed, before a file takes its number."""
+    for descriptor, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(descriptor, True)  # noqa: FBT003  a flag of the system's
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8", closefd=False))
+
+
+def _words_of(error: OSError) -> str:
+    try:
+        Path.cwd()
+    except OSError:
+        return (
+            "the folder in which you are is not there any more; change to one that is, "
+            "for example with `cd ~`, and try again"
+        )
+    return f"{error.filename or 'the system'}: {error.strerror}"
 
 
 def _hush() -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from massgen_mcp.cli.command import (
+    LONGEST_WAIT,
     HomeCommand,
     current_home,
     json_option,
@@ -49,7 +50,12 @@ def status(run: str, as_json: bool) -> None:
 
 @click.command(cls=HomeCommand)
 @run_argument
-@click.option("--timeout", type=click.FloatRange(min=0), metavar="S", help="Seconds at most.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, max=LONGEST_WAIT),
+    metavar="S",
+    help="Seconds at most.",
+)
 @json_option
 def wait(run: str, timeout: float | None, as_json: bool) -> None:
     """Wait until a run has ended; the exit code says how."""

@@ -13,7 +13,6 @@ from massgen_mcp.config.schema import (
     LATER_MODES,
     SECTIONS,
     Document,
-    Section,
     place_of,
     section_of,
 )
@@ -29,6 +28,20 @@ NOT_YET: Mapping[str, str] = {
 }
 """Sections that the contract knows and this version cannot honour."""
 
+_REFUSED: Mapping[str, frozenset[str]] = {
+    "": frozenset(NOT_YET),
+    "coordination": frozenset({"protect", "side_effects"}),
+    "agents[]": frozenset({"tools", "role"}),
+}
+"""Keys that are known and yet of no use in this version, by section."""
+
+_SCRIPT_WORDS = (
+    "this looks like a script, not a team: a mapping from names to steps, where a team has a list; "
+    "name a team file with `agents: [{name: ada, provider: scripted, model: script.yaml}]`"
+)
+
+_UNSEEN = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
@@ -40,7 +53,8 @@ class Problem:
 
     def __str__(self) -> str:
         where = f"{self.file}: {self.place}" if self.place else self.file
-        return f"{where}: {self.words}"
+        # Keys and paths are quoted as they stand, and a terminal may be reading.
+        return f"{where}: {self.words}".translate(_UNSEEN)
 
 
 def refusal(problems: Sequence[Problem]) -> ConfigError:
@@ -53,6 +67,8 @@ def refusal(problems: Sequence[Problem]) -> ConfigError:
 
 def validate(raw: Mapping[str, Plain], file: str) -> Document | list[Problem]:
     """The document, or everything that is wrong with its keys and values."""
+    if _is_script(raw.get("agents")):
+        return [Problem(file=file, place="agents", words=_SCRIPT_WORDS)]
     early = [*_find_later_names(raw, file), *_find_unready(raw, file)]
     try:
         document = Document.model_validate(raw)
@@ -61,6 +77,14 @@ def validate(raw: Mapping[str, Plain], file: str) -> Document | list[Problem]:
         found = (_from_details(details, file) for details in error.errors(include_url=False))
         return [*early, *(problem for problem in found if problem.place not in told)]
     return early or document
+
+
+def _is_script(agents: Plain) -> bool:
+    return (
+        isinstance(agents, dict)
+        and bool(agents)
+        and all(isinstance(steps, list) for steps in agents.values())
+    )
 
 
 def _from_details(details: ErrorDetails, file: str) -> Problem:
@@ -72,6 +96,8 @@ def _from_details(details: ErrorDetails, file: str) -> Problem:
         )
     if details["type"] == "missing":
         return Problem(file=file, place=place, words="is missing; every entry here needs it")
+    if details["input"] is None:
+        return Problem(file=file, place=place, words=_of_nothing(loc))
     if details["type"] in ("model_type", "model_attributes_type"):
         return Problem(file=file, place=place, words="must be a mapping of `key: value`")
     words = details["msg"].removeprefix("Value error, ").removeprefix("Input ")
@@ -80,11 +106,19 @@ def _from_details(details: ErrorDetails, file: str) -> Problem:
     return Problem(file=file, place=place, words=words[:1].lower() + words[1:])
 
 
+def _of_nothing(loc: Sequence[int | str]) -> str:
+    section = SECTIONS.get(section_of(loc[:-1]))
+    known = section.model_fields.get(str(loc[-1])) if section else None
+    if known is not None and known.is_required():
+        return "is missing: nothing is written there; every entry here needs it"
+    return "has no value; write one, or take the line out"
+
+
 def explain_key(key: str, section: str) -> str:
     """What to say of a key that `section` does not know."""
     if key in LATER_KEYS:
         return f"{key!r} is not in this version; take it out"
-    here = _keys(SECTIONS[section]) if section in SECTIONS else []
+    here = _keys(section) if section in SECTIONS else []
     words = f"unknown key {key!r}"
     place, belonging = _nearest_elsewhere(key, section)
     near = get_close_matches(key, here, n=1)
@@ -95,18 +129,14 @@ def explain_key(key: str, section: str) -> str:
     return f"{words} (valid here: {', '.join(here)})"
 
 
-def _keys(section: type[Section]) -> list[str]:
-    return list(section.model_fields)
+def _keys(section: str) -> list[str]:
+    """What is of use in a section of this version."""
+    return [key for key in SECTIONS[section].model_fields if key not in _REFUSED.get(section, ())]
 
 
 def _nearest_elsewhere(key: str, section: str) -> tuple[str, str]:
     """The place and the key of another section that is most like this one; empty if none is."""
-    places = {
-        name: place
-        for place, other in SECTIONS.items()
-        if place != section
-        for name in _keys(other)
-    }
+    places = {name: place for place in SECTIONS if place != section for name in _keys(place)}
     near = get_close_matches(key, list(places), n=1)
     return (places[near[0]], near[0]) if near else ("", "")
 

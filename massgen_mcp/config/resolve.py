@@ -15,6 +15,7 @@ from massgen_mcp.config.schema import (
     LimitsSection,
 )
 from massgen_mcp.config.teams import default_names
+from massgen_mcp.errors import ConfigError
 from massgen_mcp.interfaces import (
     AgentSpec,
     CoordinationSpec,
@@ -24,6 +25,7 @@ from massgen_mcp.interfaces import (
     Settings,
 )
 from massgen_mcp.providers.registry import describe_key, is_loopback, price_of
+from massgen_mcp.providers.scripted import open_script
 
 OPENAI_HOST = "api.openai.com"
 
@@ -158,6 +160,17 @@ def _find_in_team(team: Layer | None, specs: Sequence[AgentSpec]) -> Iterator[Pr
             if not path.is_file():
                 words = f"there is no script at {path}; a relative path starts at {team.folder}"
                 yield Problem(file=team.file, place=f"{place}.model", words=words)
+                continue
+        if spec.provider == "scripted":
+            yield from _find_in_script(team, spec, place)
+
+
+def _find_in_script(team: Layer, spec: AgentSpec, place: str) -> Iterator[Problem]:
+    try:
+        open_script(spec)
+    except ConfigError as error:
+        key = "options" if spec.options else "model"
+        yield Problem(file=team.file, place=f"{place}.{key}", words=str(error))
 
 
 def _find_in_coordination(

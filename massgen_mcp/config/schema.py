@@ -16,7 +16,10 @@ from pydantic import (
 
 from massgen_mcp.coordination.events import Final, Mode
 from massgen_mcp.interfaces import ToolStyle
-from massgen_mcp.providers.registry import PROVIDERS
+from massgen_mcp.providers.registry import PROVIDERS, near_provider
+
+YEAR = 365 * 86400
+"""Seconds; what is longer makes clocks overflow, and no run needs it."""
 
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -31,7 +34,14 @@ def _one_line(value: str) -> str:
 def _known_provider(value: str) -> str:
     if value not in PROVIDERS:
         known = ", ".join(sorted(PROVIDERS))
-        message = f"there is no provider {value!r} in this version; the providers are {known}"
+        message = f"there is no provider {value!r} in this version{near_provider(value)}; the providers are {known}"
+        raise ValueError(message)
+    return value
+
+
+def _at_most_a_year(value: float) -> float:
+    if value > YEAR:
+        message = f"is too long: the longest time is one year, {YEAR} seconds"
         raise ValueError(message)
     return value
 
@@ -70,8 +80,8 @@ Line = Annotated[str, Field(max_length=500), AfterValidator(_one_line)]
 Name = Annotated[str, Field(max_length=64), AfterValidator(_one_line)]
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
-Seconds = Annotated[float, Field(ge=0)]
-Duration = Annotated[float, Field(gt=0)]
+Seconds = Annotated[float, Field(ge=0), AfterValidator(_at_most_a_year)]
+Duration = Annotated[float, Field(gt=0), AfterValidator(_at_most_a_year)]
 Money = Annotated[float, Field(ge=0)]
 
 

@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 
 from massgen_mcp.errors import ConfigError
-from massgen_mcp.providers.registry import PROVIDERS
+from massgen_mcp.providers.registry import PROVIDERS, near_provider
 
 PACKAGE = Path(__file__).parent.parent
 
@@ -79,6 +79,9 @@ def _parse_member(entry: str) -> tuple[str, str]:
     provider, slash, model = entry.partition("/")
     if not slash or not model or provider not in PROVIDERS:
         providers = ", ".join(sorted(PROVIDERS))
-        message = f"team member {entry!r} is not provider/model; {FORMS}; providers: {providers}"
+        near = near_provider(provider) if slash and model else ""
+        message = (
+            f"team member {entry!r} is not provider/model{near}; {FORMS}; providers: {providers}"
+        )
         raise ConfigError(message)
     return provider, model

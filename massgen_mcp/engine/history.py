@@ -91,6 +91,7 @@ def read_history(store: RunStore, spec: RunSpec) -> History:
     """Fold the run's records. Raises CorruptRun, naming the record."""
     lines = store.read(spec.run_id, JOURNAL)
     records = [decode_record(line) for line in lines]
+    _require_all(records)
     labels = [member.label for member in _members(records)]
     transcripts = {
         label: [
@@ -121,6 +122,17 @@ def read_history(store: RunStore, spec: RunSpec) -> History:
         openings=openings,
         transcripts=transcripts,
     )
+
+
+def _require_all(records: Sequence[JournalRecord]) -> None:
+    for number, record in enumerate(records, start=1):
+        if record.seq != number:
+            msg = (
+                f"Record {number} of the journal says that it is record {record.seq}: records are "
+                "missing, doubled or out of order. The journal was damaged or edited; the answers in "
+                "the run's folder can still be read."
+            )
+            raise CorruptRun(msg)
 
 
 def _members(records: Sequence[JournalRecord]) -> tuple[Member, ...]:

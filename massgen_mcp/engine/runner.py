@@ -336,11 +336,11 @@ class Runner:
                 return MessageSent(id=letter.id, text=letter.text, to=letter.to)
 
     def _knows(self, letter: Letter) -> bool:
-        """Whether the letter is in the journal already, from before a crash."""
+        """Whether the letter is in the journal already, from before a crash, or comes too late."""
         state = self._parts.journal.tip
         if letter.kind == "message":
             return any(news.name == f"message {letter.id}" for news in state.news)
-        return isinstance(state.phase, Ended) or (
+        return isinstance(state.phase, Presented | Ended) or (
             isinstance(state.phase, Closing) and (letter.kind, state.phase.kind) in _SETTLED
         )
 

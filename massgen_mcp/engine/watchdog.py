@@ -19,6 +19,9 @@ logger = logging.getLogger(__name__)
 STALL_SECONDS = 30.0
 """A loop that has not turned for so long is taken for dead."""
 
+OVERSLEPT_SECONDS = 3.0
+"""A watch that wakes so much too late was stopped itself, and the loop with it."""
+
 STALL_EXIT = 4
 """The exit code of a process that was ended by its watchdog: interrupted, as the command line says."""
 
@@ -76,9 +79,16 @@ def guard_loop(
     """Start the watching thread; set the returned event to stop it."""
     stopped = threading.Event()
 
+    pause = min(1.0, stall_seconds / 4)
+
     def guard() -> None:
-        while not stopped.wait(min(1.0, stall_seconds / 4)):
-            if time.monotonic() - watch.turned_at < stall_seconds:
+        awake_at = time.monotonic()
+        while not stopped.wait(pause):
+            asleep_at, awake_at = awake_at, time.monotonic()
+            if awake_at - asleep_at - pause > min(OVERSLEPT_SECONDS, stall_seconds / 2):
+                # The process was stopped (SIGSTOP, a frozen container): give the loop time to turn.
+                watch.turn()
+            if awake_at - watch.turned_at < stall_seconds:
                 continue
             logger.error("the event loop stood still; it was here:\n%s", _stack_of_main())
             try:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from massgen_mcp.config.keys import find_key
 from massgen_mcp.engine.world import World
-from massgen_mcp.errors import RunNotFound
+from massgen_mcp.errors import CorruptRun, RunNotFound
 from massgen_mcp.interfaces import AgentSpec, Home, Model, RunSpec
 from massgen_mcp.providers.registry import open_model
 from massgen_mcp.store.codec import decode_spec
@@ -24,7 +24,15 @@ def read_spec(store: DiskStore, run_id: str) -> RunSpec:
     if text is None:
         msg = f"The run {run_id} has no run.json. `massgen-mcp runs` lists the runs there are."
         raise RunNotFound(msg)
-    return decode_spec(text)
+    spec = decode_spec(text)
+    if spec.run_id != run_id:
+        # A worker of this folder would work in the folder of the other run.
+        msg = (
+            f"The folder {run_id} holds the run.json of {spec.run_id!r:.120}: it was copied or renamed. "
+            "A run works only under its own name; give the folder that name, or delete it."
+        )
+        raise CorruptRun(msg)
+    return spec
 
 
 def disk_world(home: Home, store: DiskStore, spec: RunSpec) -> World:

@@ -1,5 +1,6 @@
 """The process that works on one run, started by `launch.daemon` with the run's locked descriptor."""
 
+import ctypes
 import logging
 import os
 import signal
@@ -7,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import anyio
 from setproctitle import setproctitle
@@ -22,11 +24,14 @@ from massgen_mcp.store.lease import DiskLease
 
 logger = logging.getLogger(__name__)
 
+_PR_SET_DUMPABLE: Final = 4
+
 
 def main(arguments: list[str], open_store: Callable[[Home], DiskStore] = DiskStore) -> int:
     """Work on the run; the process's exit code."""
     run_id, home_path, lock = arguments
     os.umask(0o077)
+    hide_environment()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     setproctitle(f"massgen-mcp: worker of {run_id}")
     logging.basicConfig(
@@ -45,6 +50,12 @@ def main(arguments: list[str], open_store: Callable[[Home], DiskStore] = DiskSto
         play = Play(disk_world(home, store, spec), spec, on_ended=leave_soon)
         anyio.run(play_out, play)
     return 0
+
+
+def hide_environment() -> None:
+    """Keep the user's other processes from reading this one's keys in /proc, where that can be done."""
+    if sys.platform == "linux" and ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+        logger.warning("the environment of this worker can be read by this user's other processes")
 
 
 def leave_soon() -> None:

@@ -177,8 +177,8 @@ def _text(value: object) -> str:
     return "".join(_text(_object(part).get("text")) for part in _list(value))
 
 
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 class EventStream:
@@ -265,7 +265,7 @@ def from_wire(
     return ModelResponse(
         text=text,
         model=model,
-        usage=_usage(usage) if usage else _estimate(request, written),
+        usage=_usage(usage) or _estimate(request, written),
         tool_calls=tool_calls,
         reasoning=reasoning,
         stop_reason="tool_calls" if tool_calls and stop in ("stop", "other") else stop,
@@ -301,13 +301,17 @@ def _arguments(value: object) -> str:
     return json.dumps(value) if _is_object(value) else _text(value)
 
 
-def _usage(usage: Mapping[str, object]) -> Usage:
+def _usage(usage: Mapping[str, object]) -> Usage | None:
+    """What the provider counted, or None if that cannot be: a limit on tokens must not count zero."""
+    read, written = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    if not _is_count(read) or not _is_count(written) or not read:
+        return None
     details = _object(usage.get("prompt_tokens_details"))
+    cached = details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")
     return Usage(
-        input_tokens=_count(usage.get("prompt_tokens")),
-        cached_tokens=_count(details.get("cached_tokens"))
-        or _count(usage.get("prompt_cache_hit_tokens")),
-        output_tokens=_count(usage.get("completion_tokens")),
+        input_tokens=read,
+        cached_tokens=min(cached, read) if _is_count(cached) else 0,
+        output_tokens=written,
     )
 
 

@@ -3,6 +3,7 @@
 import ipaddress
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from difflib import get_close_matches
 from urllib.parse import urlsplit
 
 from massgen_mcp.errors import ConfigError
@@ -15,6 +16,12 @@ PROVIDERS: frozenset[str] = frozenset({"openai_chat", "scripted"})
 _KEY_VARIABLES = {"openai_chat": "OPENAI_API_KEY"}
 
 _FREE = Price(input=0.0, output=0.0)
+
+
+def near_provider(word: str) -> str:
+    """A question for someone who wrote this instead of a provider's name; empty if none is like it."""
+    near = get_close_matches(word.lower(), sorted(PROVIDERS), n=1, cutoff=0.55)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def describe_key(provider: str) -> str | None:

@@ -129,7 +129,7 @@ def _load(path: Path, _mtime: int, _size: int) -> Script:
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         parsed: object = yaml.load(path.read_bytes(), Loader=loader)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         message = f"the script {str(path)!r} is not YAML: {error}. Mend it there."
         raise ConfigError(message) from error
     return parse_script(parsed, source=str(path), folder=path.parent)

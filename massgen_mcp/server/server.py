@@ -12,12 +12,19 @@ from typing import Any
 import anyio
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.stdio import stdio_server
 from mcp_types import CallToolResult, TextContent
 from pydantic import ValidationError
 
 from massgen_mcp import __version__
 from massgen_mcp.interfaces import Home
 from massgen_mcp.server.tools import Tools
+from massgen_mcp.server.wire import take_stdin
+
+logger = logging.getLogger(__name__)
+
+ERROR_CHARS = 2_000
+"""How long the words of an error may be."""
 
 INSTRUCTIONS = """\
 A team of models works on a whole task in parallel, sees each other's answers, refines and votes.
@@ -60,8 +67,20 @@ class StrictServer(MCPServer):
             elif type(error) is ToolError:
                 words = str(error)
             else:
-                raise
-            return CallToolResult(content=[TextContent(type="text", text=words)], is_error=True)
+                logger.exception("%s failed unexpectedly", name)
+                words = (
+                    f"{name} failed for a reason that it does not know ({type(cause).__name__}). Runs "
+                    "go on all the same. Ask the person to look at the server's log."
+                )
+            text = words.encode("utf-8", "replace").decode()
+            text = text if len(text) <= ERROR_CHARS else text[: ERROR_CHARS - 1] + "…"
+            return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+
+    async def run_stdio_async(self) -> None:
+        """Serve on stdin and stdout; every request that can be read at all gets an answer."""
+        server = self._lowlevel_server
+        async with stdio_server(stdin=anyio.wrap_file(take_stdin())) as (requests, replies):
+            await server.run(requests, replies, server.create_initialization_options())
 
     def _known_arguments(self, name: str) -> list[str]:
         tool = self._tool_manager.get_tool(name)

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeGuard, TypeVar
 
 import pydantic
 from pydantic import ConfigDict, Field, TypeAdapter
@@ -22,6 +22,8 @@ from massgen_mcp.messages import JsonObject, Message, ModelResponse, Usage
 SCHEMA_VERSION: Final = 1
 LARGEST_LETTER: Final = 65_536
 """Bytes that a letter may have in its file."""
+LATEST: Final = 250_000_000_000.0
+"""Seconds since the epoch, or of a run, that a record may tell of: up to the year 9892."""
 
 Value = TypeVar("Value")
 
@@ -139,8 +141,8 @@ def decode_record(line: str) -> JournalRecord:
     seq, at, run_clock = (fields.pop(name, None) for name in ("seq", "at", "run_clock"))
     if type(seq) is not int:
         raise _corrupt(what, line, "`seq` is not a whole number")
-    if not isinstance(at, int | float) or not isinstance(run_clock, int | float):
-        raise _corrupt(what, line, "`at` or `run_clock` is not a number")
+    if not _is_time(at) or not _is_time(run_clock):
+        raise _corrupt(what, line, "`at` or `run_clock` is no time")
     return JournalRecord(
         seq=seq,
         at=float(at),
@@ -174,7 +176,10 @@ def decode_spec(text: str) -> RunSpec:
     """What `run.json` says. Raises CorruptRun, or UnknownSchema."""
     what = "run.json"
     fields = _versioned(text, "schema_version", what)
-    return _from_fields(_SPECS, [fields], what, text)[0]
+    spec = _from_fields(_SPECS, [fields], what, text)[0]
+    if not _is_time(spec.created_at):
+        raise _corrupt(what, text, "`created_at` is no time")
+    return spec
 
 
 def encode_outcome(outcome: Outcome) -> JsonObject:
@@ -250,10 +255,16 @@ def _from_fields(adapter: TypeAdapter[Value], fields: object, what: str, text: s
     try:
         # By way of text, because only there is a list a tuple without numbers in quotes being numbers.
         return adapter.validate_json(json.dumps(fields))
+    except RecursionError as error:
+        raise _corrupt(what, text, str(error)) from error
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"]).removeprefix("0.")
         raise _corrupt(what, text, f"{place or 'type'}: {first['msg'][:200]}") from error
+
+
+def _is_time(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and 0 <= value < LATEST
 
 
 def _corrupt(what: str, text: str, cause: str) -> CorruptRun:

@@ -15,6 +15,7 @@ from typing import Final
 from massgen_mcp.errors import CorruptRun, StoreError
 from massgen_mcp.interfaces import Home, Line
 from massgen_mcp.store.files import (
+    UNFOLLOWED,
     check_name,
     check_run_id,
     delete_tree,
@@ -22,6 +23,8 @@ from massgen_mcp.store.files import (
     make_folder,
     make_folder_soon,
     no_such_run,
+    read_below,
+    require_regular,
     sync_data,
     sync_folder,
     translated,
@@ -80,10 +83,11 @@ class DiskStore:
 
     def read(self, run_id: str, stream: str) -> list[str]:
         """The whole lines of a stream; a line cut short by a crash is left out."""
-        path = self._folder(run_id) / f"{check_name(stream)}.jsonl"
+        folder, name = self._folder(run_id), f"{check_name(stream)}.jsonl"
+        path = folder / name
         with translated(path):
             try:
-                data = path.read_bytes()
+                data = read_below(folder, name)
             except FileNotFoundError:
                 return []
         try:
@@ -116,10 +120,11 @@ class DiskStore:
 
     def get(self, run_id: str, name: str) -> str | None:
         """The document, or None."""
-        path = self._folder(run_id) / check_name(name)
+        folder = self._folder(run_id)
+        path = folder / check_name(name)
         with translated(path):
             try:
-                return path.read_bytes().decode()
+                return read_below(folder, name).decode()
             except (FileNotFoundError, NotADirectoryError):
                 return None
             except UnicodeDecodeError as error:
@@ -155,13 +160,19 @@ class DiskStore:
         with translated(path):
             if write_once(path, run_id.encode()):
                 return run_id
-            return path.read_bytes().decode("utf-8", "replace")
+            return read_below(self._requests, digest).decode("utf-8", "replace")
 
     def create(self, run_id: str, text: str) -> bool:
         """Create the run with this `run.json`; False, and no change, if it is there already."""
         path = self._folder(run_id) / "run.json"
-        with translated(path, run_id):
-            return write_once(path, text.encode())
+        try:
+            with translated(path):
+                return write_once(path, text.encode())
+        except StoreError:
+            # Only an empty folder goes: what another start has put into it stays.
+            with suppress(OSError):
+                path.parent.rmdir()
+            raise
 
     def reserve(self, run_id: str) -> None:
         """Set space aside in the run's folder, for the last records on a full disk."""
@@ -231,13 +242,13 @@ class DiskStore:
         if not self._requests.is_dir():
             return
         for path in self._requests.iterdir():
-            with suppress(FileNotFoundError):
-                if path.read_bytes() == run_id.encode():
+            with suppress(FileNotFoundError, StoreError):
+                if read_below(self._requests, path.name) == run_id.encode():
                     path.unlink()
 
 
 def _open_stream(path: Path) -> tuple[int, list[Path]]:
-    flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
+    flags = os.O_RDWR | os.O_APPEND | UNFOLLOWED
     try:
         descriptor = os.open(path, flags)
     except FileNotFoundError:
@@ -246,8 +257,9 @@ def _open_stream(path: Path) -> tuple[int, list[Path]]:
         os.fchmod(descriptor, 0o600)
         return descriptor, to_sync
     try:
+        require_regular(descriptor, path)
         _cut_torn_line(descriptor)
-    except OSError:
+    except (OSError, StoreError):
         os.close(descriptor)
         raise
     return descriptor, []

@@ -15,7 +15,9 @@ from massgen_mcp.errors import RunNotFound, StoreError, StoreFull
 
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _PART: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
-_OPEN_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+OPEN_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+UNFOLLOWED: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""How a file of a run is opened: not through a link, and without waiting for a pipe's other end."""
 _FULL: Final = {
     errno.ENOSPC: "free space",
     errno.EDQUOT: "free space or raise the quota",
@@ -58,6 +60,37 @@ def check_name(name: str) -> str:
         )
         raise StoreError(msg)
     return name
+
+
+def read_below(folder: Path, name: str) -> bytes:
+    """The regular file `name` below `folder`, reached without following a link or waiting.
+
+    Raises OSError, and StoreError for what is no regular file.
+    """
+    *parents, last = name.split("/")
+    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in parents:
+            inner = os.open(part, OPEN_FOLDER, dir_fd=place)
+            os.close(place)
+            place = inner
+        descriptor = os.open(last, os.O_RDONLY | UNFOLLOWED, dir_fd=place)
+    finally:
+        os.close(place)
+    try:
+        require_regular(descriptor, folder / name)
+    except StoreError:
+        os.close(descriptor)
+        raise
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read()
+
+
+def require_regular(descriptor: int, path: Path) -> None:
+    """Raises StoreError if what was opened is no regular file."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        msg = f"{path} cannot be used: it is not a regular file. Move it away, or restore the file."
+        raise StoreError(msg)
 
 
 @contextmanager
@@ -111,7 +144,7 @@ def delete_tree(root: Path) -> None:
     What is deeper is moved up before it is looked into, so that no path gets long.
     """
     root.chmod(0o700)
-    folder = os.open(root, _OPEN_FOLDER)
+    folder = os.open(root, OPEN_FOLDER)
     try:
         while names := os.listdir(folder):  # noqa: PTH208  of a descriptor
             for name in names:
@@ -126,7 +159,7 @@ def _delete_entry(root: int, name: str) -> None:
         os.unlink(name, dir_fd=root)
         return
     os.chmod(name, 0o700, dir_fd=root)
-    inner = os.open(name, _OPEN_FOLDER, dir_fd=root)
+    inner = os.open(name, OPEN_FOLDER, dir_fd=root)
     try:
         for below in os.listdir(inner):  # noqa: PTH208  of a descriptor
             if stat.S_ISDIR(os.stat(below, dir_fd=inner, follow_symlinks=False).st_mode):

@@ -6,6 +6,7 @@ it on when its launcher closes its own copy. What a dead process leaves is a fil
 
 import fcntl
 import os
+import stat
 import threading
 import time
 from collections.abc import Generator
@@ -15,7 +16,16 @@ from typing import Final
 
 from massgen_mcp.errors import RunHeld
 from massgen_mcp.interfaces import Home
-from massgen_mcp.store.files import check_run_id, is_run_id, make_folder, no_such_run, translated
+from massgen_mcp.store.files import (
+    OPEN_FOLDER,
+    UNFOLLOWED,
+    check_run_id,
+    is_run_id,
+    make_folder,
+    no_such_run,
+    require_regular,
+    translated,
+)
 
 _PATIENCE: Final = 0.2
 """Seconds to try for: whoever only looks holds the lock for a moment."""
@@ -37,11 +47,12 @@ class DiskLease:
         path = self._lock_file(run_id)
         with translated(path, run_id):
             try:
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | UNFOLLOWED, 0o600)
             except (FileNotFoundError, NotADirectoryError):
                 raise no_such_run(run_id) from None
         try:
             with translated(path, run_id):
+                require_regular(descriptor, path)
                 _lock(descriptor, run_id, _PATIENCE)
                 if not _is_same_file(descriptor, path):
                     raise no_such_run(run_id)
@@ -78,17 +89,21 @@ class DiskLease:
 
     def is_held(self, run_id: str) -> bool:
         """Whether somebody holds it now."""
-        with self._looking(run_id) as is_held:
+        with translated(self._lock_file(run_id)), self._looking(run_id) as is_held:
             return is_held
 
     def live_runs(self) -> int:
-        """How many runs of this machine are held now; marks of dead ones are swept away."""
-        with translated(self._marks):
-            try:
-                names = [mark.name for mark in self._marks.iterdir()]
-            except FileNotFoundError:
-                return 0
-        return sum(self._is_live(name) for name in names if is_run_id(name))
+        """How many runs of this machine are held now; marks of dead ones are swept away.
+
+        The count is a courtesy: what cannot be looked at counts as nothing.
+        """
+        count = 0
+        with suppress(OSError), self._open_marks() as marks:
+            for name in os.listdir(marks):  # noqa: PTH208  of a descriptor
+                if is_run_id(name):
+                    with suppress(OSError):
+                        count += self._is_live(marks, name)
+        return count
 
     @property
     def _marks(self) -> Path:
@@ -101,25 +116,37 @@ class DiskLease:
         # A run must not fail, least of all on a full disk, for want of a mark that only counts it.
         with suppress(OSError):
             make_folder(self._marks)
-            (self._marks / run_id).touch()
-            (self._marks / run_id).chmod(0o600)
+            with self._open_marks() as marks:
+                flags = os.O_WRONLY | os.O_CREAT | UNFOLLOWED
+                descriptor = os.open(run_id, flags, 0o600, dir_fd=marks)
+                os.close(descriptor)
 
-    def _is_live(self, run_id: str) -> bool:
+    @contextmanager
+    def _open_marks(self) -> Generator[int, None, None]:
+        marks = os.open(self._marks, OPEN_FOLDER)
+        try:
+            yield marks
+        finally:
+            os.close(marks)
+
+    def _is_live(self, marks: int, run_id: str) -> bool:
+        if not stat.S_ISREG(os.stat(run_id, dir_fd=marks, follow_symlinks=False).st_mode):
+            return False
         # Nobody can take the run, and so mark it, while we look.
         with self._looking(run_id) as is_held:
             if not is_held:
-                (self._marks / run_id).unlink(missing_ok=True)
+                os.unlink(run_id, dir_fd=marks)
             return is_held
 
     def _unmark(self, run_id: str) -> None:
         # A mark that is left is swept away by whoever counts.
-        with suppress(OSError):
-            self._is_live(run_id)
+        with suppress(OSError), self._open_marks() as marks:
+            self._is_live(marks, run_id)
 
     @contextmanager
     def _looking(self, run_id: str) -> Generator[bool, None, None]:
         try:
-            descriptor = os.open(self._lock_file(run_id), os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(self._lock_file(run_id), os.O_RDONLY | UNFOLLOWED)
         except (FileNotFoundError, NotADirectoryError):
             yield False
             return
@@ -154,6 +181,6 @@ def _lock(descriptor: int, run_id: str, patience: float) -> None:
 
 def _is_same_file(descriptor: int, path: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
     except FileNotFoundError:
         return False

@@ -15,6 +15,7 @@ from massgen_mcp.workspace.tree import (
     copy_tree,
     hash_tree,
     make_folder,
+    make_way,
     open_parent,
     replace_file,
     translated,
@@ -68,7 +69,7 @@ class DiskWorkspaces:
     def inherit(self, agent: str, run_id: str, name: str, folder: str) -> None:
         """Copy the files of another run's answer into `folder` of the agent's folder.
 
-        What that run delivered goes before the answer it was made from.
+        What that run delivered goes before the answer it was made from. May be done again.
         """
         earlier = self._run.parent / run_id
         result = earlier / "result" / "files"
@@ -77,7 +78,10 @@ class DiskWorkspaces:
         root = self.path(agent)
         with translated(root):
             make_folder(root)
-            copy_tree(source, root / folder, frozen=False, durable=False)
+            # What a copy left that was cut off by a crash is no reason to fail when it is made again.
+            if folder:
+                make_way(root, folder)
+            copy_tree(source, root / folder, frozen=False, durable=False, over=True)
 
 
 def find_snapshot(run: Path, name: str) -> Path:

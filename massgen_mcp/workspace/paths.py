@@ -9,6 +9,9 @@ from massgen_mcp.interfaces import FileDraft
 
 LARGEST_FILE: Final = 1_000_000
 MOST_FILES: Final = 200
+LONGEST_PATH: Final = 1_000
+"""Bytes; a snapshot lies under a longer path, which must be possible too."""
+MOST_PARTS: Final = 60
 
 LEFT_OUT: Final = frozenset(
     {
@@ -50,7 +53,12 @@ def split_path(path: str) -> tuple[str, ...]:
     """
     advice = "Use a path inside your workspace, like src/main.py."
     parts = tuple(part for part in path.split("/") if part not in {"", "."})
-    if path.startswith("/"):
+    if len(path.encode("utf-8", "replace")) > LONGEST_PATH or len(parts) > MOST_PARTS:
+        msg = (
+            f"The path {path[:80]!r}... is too long: a path may have {LONGEST_PATH:,} bytes and "
+            f"{MOST_PARTS} parts. Choose a shorter one."
+        )
+    elif path.startswith("/"):
         msg = f"The path {path!r} is absolute; paths of files are relative. {advice}"
     elif ".." in parts:
         msg = f"The path {path!r} leads upwards; `..` is not allowed. {advice}"

@@ -155,11 +155,12 @@ def hash_tree(root: Path) -> str:
 
 
 def copy_tree(
-    source: Path, target: Path, *, frozen: bool, durable: bool
+    source: Path, target: Path, *, frozen: bool, durable: bool, over: bool = False
 ) -> tuple[list[Copied], list[LeftOut]]:
     """Copy files and links into the folder `target`, which nobody else changes meanwhile.
 
-    `frozen` makes the copies read-only. A file that cannot be read is left out, and said so.
+    `frozen` makes the copies read-only; `over` puts them in the place of what is there. A file that
+    cannot be read, or whose path gets too long, is left out, and said so.
     """
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
     copied: list[Copied] = []
@@ -169,8 +170,15 @@ def copy_tree(
             left_out.append(found)
             continue
         place = target / found.path
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        taken = _take(found, _Place(path=place, frozen=frozen, durable=durable))
+        try:
+            if over:
+                make_way(target, found.path)
+            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            taken = _take(found, _Place(path=place, frozen=frozen, durable=durable))
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            taken = LeftOut(path=found.path, reason=error.strerror or "its path is too long")
         if isinstance(taken, Copied):
             copied.append(taken)
         else:
@@ -299,6 +307,21 @@ def _clear(folder: int, place: Path, depth: int) -> None:
                 os.rmdir(name, dir_fd=folder)
     finally:
         os.close(folder)
+
+
+def make_way(root: Path, path: str) -> None:
+    """Delete what is at `path` below `root`, and what is no folder on the way there."""
+    place = root
+    *folders, name = path.split("/")
+    for part in folders:
+        place /= part
+        if place.is_symlink() or not place.is_dir():
+            place.unlink(missing_ok=True)
+    place /= name
+    if place.is_dir() and not place.is_symlink():
+        delete_tree(place)
+    else:
+        place.unlink(missing_ok=True)
 
 
 def delete_tree(root: Path) -> None:

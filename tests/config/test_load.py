@@ -244,10 +244,11 @@ def test_keys_come_from_the_usual_variable_a_named_one_or_the_file(tmp_path: Pat
 
 
 def test_a_script_is_found_beside_the_file_that_names_it(tmp_path: Path) -> None:
-    (tmp_path / "play.yaml").write_text("agents: {}\n", encoding="utf-8")
+    (tmp_path / "play.yaml").write_text("agents: {ada: [{answer: x}]}\n", encoding="utf-8")
     settings = load(tmp_path, "agents: [{provider: scripted, model: 'play.yaml#ada'}]\n")
     assert settings.agents[0].model == f"{tmp_path / 'play.yaml'}#ada"
-    inline = "agents: [{provider: scripted, model: inline, options: {script: {agents: {}}}}]\n"
+    inline = "agents: [{provider: scripted, model: inline, options: {script: SCRIPT}}]\n"
+    inline = inline.replace("SCRIPT", "{agents: {a: [{answer: x}]}}")
     assert load(tmp_path, inline).agents[0].model == "inline"
 
 

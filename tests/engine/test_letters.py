@@ -191,6 +191,24 @@ async def test_after_an_end_in_the_presenters_stream_no_model_is_asked(
     assert run.answer == "From a."
 
 
+async def test_a_second_cancel_in_the_presentation_is_not_put_on_record_again() -> None:
+    run = presenting({"text": "Slowly, word by word. " * 20, "tokens_per_second": 40})
+    streams = anyio.Event()
+
+    def hear(_label: str, _piece: str) -> None:
+        if any(request.phase == "present" for request in run.heard.requests):
+            streams.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run.play, hear)
+        with anyio.fail_after(20):
+            await streams.wait()
+        run.write("cancel")
+        run.write("cancel")
+    assert run.count(CancelAsked) == 1
+    assert run.status["outcome"]["kind"] == "cancelled"
+
+
 async def test_no_model_is_asked_once_a_cancel_is_on_record() -> None:
     """BR-023: not even by an agent whose reply comes in at that very moment."""
     for attempt in range(20):

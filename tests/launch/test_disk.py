@@ -126,6 +126,7 @@ async def test_a_full_disk_refuses_a_start_in_words(small_disk: Path) -> None:
     _fill(small_disk / "filler", 0)
     with pytest.raises(StoreError, match=r"No space left|takes no more"):
         App(home).start("What?", settings_of(TALKERS))
+    assert App(home).runs() == []
     (small_disk / "filler").unlink()
     app = App(home)
     run_id = app.start("What?", settings_of(TALKERS)).run_id

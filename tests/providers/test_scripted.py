@@ -567,7 +567,7 @@ def examples() -> list[dict[str, dict[str, object]]]:
 async def doc_play(
     tmp_path: Path, number: int, name: str, *requests: ModelRequest
 ) -> list[ModelResponse]:
-    path = tmp_path / "team.yaml"
+    path = tmp_path / "script.yaml"
     path.write_text(json.dumps(examples()[number]), encoding="utf-8")
     spec = AgentSpec(name=name, provider="scripted", model=str(path))
     return await play_all(spec, *requests)
