@@ -13,22 +13,24 @@ from pathlib import Path
 from typing import Final
 
 from massgen_mcp.errors import CorruptRun, StoreError
+from massgen_mcp.folders import (
+    delete_tree,
+    make_folder,
+    make_folder_soon,
+    sync_data,
+    sync_folder,
+    write_fully,
+)
 from massgen_mcp.interfaces import Home, Line
 from massgen_mcp.store.files import (
     UNFOLLOWED,
     check_name,
     check_run_id,
-    delete_tree,
     is_run_id,
-    make_folder,
-    make_folder_soon,
     no_such_run,
     read_below,
     require_regular,
-    sync_data,
-    sync_folder,
     translated,
-    write_fully,
     write_once,
     write_whole,
 )

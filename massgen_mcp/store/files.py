@@ -1,33 +1,27 @@
 """Files below `$MASSGEN_HOME`: names that stay inside, private modes, durable writes, errors in words."""
 
-import errno
 import os
 import re
 import secrets
 import stat
-import sys
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from massgen_mcp.errors import RunNotFound, StoreError, StoreFull
+from massgen_mcp.folders import (
+    DISK_IS_FULL,
+    OPEN_FOLDER,
+    make_folder,
+    sync_folder,
+    write_fully,
+)
 
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _PART: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
-OPEN_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 UNFOLLOWED: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """How a file of a run is opened: not through a link, and without waiting for a pipe's other end."""
-_FULL: Final = {
-    errno.ENOSPC: "free space",
-    errno.EDQUOT: "free space or raise the quota",
-    errno.EROFS: "make it writable",
-    errno.EIO: "repair or replace the disk",
-    errno.EFBIG: "raise the limit on the size of files",
-}
-
-# On macOS there is no fdatasync.
-sync_data = os.fsync if sys.platform == "darwin" else os.fdatasync
 
 
 def is_run_id(name: str) -> bool:
@@ -100,84 +94,15 @@ def translated(path: Path, run_id: str | None = None) -> Generator[None, None, N
         yield
     except OSError as error:
         cause = error.strerror or str(error)
-        if error.errno in _FULL:
+        if error.errno in DISK_IS_FULL:
             then = "" if run_id is None else f", then `massgen-mcp resume {run_id}`"
-            msg = f"{path} takes no more: {cause}. To go on, {_FULL[error.errno]}{then}."
+            msg = f"{path} takes no more: {cause}. To go on, {DISK_IS_FULL[error.errno]}{then}."
             raise StoreFull(msg) from error
         msg = (
             f"{path} cannot be used: {cause}. It must be a file or folder of this user. Check its "
             "owner and mode, or set MASSGEN_HOME to another folder."
         )
         raise StoreError(msg) from error
-
-
-def make_folder(path: Path) -> None:
-    """A durable folder that only its owner can enter, whatever the umask; its parents likewise."""
-    for parent in make_folder_soon(path):
-        sync_folder(parent)
-
-
-def make_folder_soon(path: Path) -> list[Path]:
-    """Like `make_folder`, but durable only when the folders that are returned have been synced."""
-    if path.is_dir():
-        return []
-    to_sync = make_folder_soon(path.parent)
-    with suppress(FileExistsError):
-        path.mkdir()
-        path.chmod(0o700)
-        to_sync.append(path.parent)
-    return to_sync
-
-
-def sync_folder(path: Path) -> None:
-    """Returns when the names in the folder are durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def delete_tree(root: Path) -> None:
-    """Delete the folder with all that is in it, however deep, closed folders included.
-
-    What is deeper is moved up before it is looked into, so that no path gets long.
-    """
-    root.chmod(0o700)
-    folder = os.open(root, OPEN_FOLDER)
-    try:
-        while names := os.listdir(folder):  # noqa: PTH208  of a descriptor
-            for name in names:
-                _delete_entry(folder, name)
-    finally:
-        os.close(folder)
-    root.rmdir()
-
-
-def _delete_entry(root: int, name: str) -> None:
-    if not stat.S_ISDIR(os.stat(name, dir_fd=root, follow_symlinks=False).st_mode):
-        os.unlink(name, dir_fd=root)
-        return
-    os.chmod(name, 0o700, dir_fd=root)
-    inner = os.open(name, OPEN_FOLDER, dir_fd=root)
-    try:
-        for below in os.listdir(inner):  # noqa: PTH208  of a descriptor
-            if stat.S_ISDIR(os.stat(below, dir_fd=inner, follow_symlinks=False).st_mode):
-                os.chmod(below, 0o700, dir_fd=inner)
-                higher = f".up-{secrets.token_hex(8)}"
-                os.rename(below, higher, src_dir_fd=inner, dst_dir_fd=root)
-            else:
-                os.unlink(below, dir_fd=inner)
-    finally:
-        os.close(inner)
-    os.rmdir(name, dir_fd=root)
-
-
-def write_fully(descriptor: int, data: bytes) -> None:
-    """All of `data`, in one write unless the kernel takes less."""
-    written = os.write(descriptor, data)
-    while written < len(data):
-        written += os.write(descriptor, memoryview(data)[written:])
 
 
 def write_aside(path: Path, data: bytes) -> Path:

@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Final
 
 from massgen_mcp.errors import RunHeld
+from massgen_mcp.folders import OPEN_FOLDER, make_folder
 from massgen_mcp.interfaces import Home
 from massgen_mcp.store.files import (
-    OPEN_FOLDER,
     UNFOLLOWED,
     check_run_id,
     is_run_id,
-    make_folder,
     no_such_run,
     require_regular,
     translated,

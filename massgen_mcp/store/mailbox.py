@@ -14,9 +14,10 @@ import anyio.to_thread
 from watchfiles._rust_notify import RustNotify  # documented, whatever its module is called
 
 from massgen_mcp.errors import CorruptRun, StoreError
+from massgen_mcp.folders import make_folder
 from massgen_mcp.interfaces import Home, Letter
 from massgen_mcp.store.codec import LARGEST_LETTER, decode_letter, encode_letter
-from massgen_mcp.store.files import check_run_id, make_folder, no_such_run, translated, write_whole
+from massgen_mcp.store.files import check_run_id, no_such_run, translated, write_whole
 
 logger = logging.getLogger(__name__)
 

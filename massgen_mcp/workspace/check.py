@@ -13,9 +13,10 @@ import anyio.to_thread
 from anyio.abc import ByteReceiveStream, Process
 
 from massgen_mcp.coordination.events import CheckResult, CheckStatus
+from massgen_mcp.folders import delete_tree
 from massgen_mcp.interfaces import Home
 from massgen_mcp.workspace.folder import find_snapshot
-from massgen_mcp.workspace.tree import copy_tree, delete_tree
+from massgen_mcp.workspace.tree import copy_tree
 
 logger = logging.getLogger(__name__)
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from massgen_mcp.errors import OutsideWorkspace, WorkspaceError
+from massgen_mcp.folders import make_folder_soon
 from massgen_mcp.interfaces import FileDraft, Home
 from massgen_mcp.workspace.paths import check_drafts, check_name, no_such_file, no_such_snapshot
 from massgen_mcp.workspace.tree import (
     clear_tree,
     copy_tree,
     hash_tree,
-    make_folder,
     make_way,
     open_parent,
     replace_file,
@@ -43,7 +43,7 @@ class DiskWorkspaces:
         root = self.path(agent)
         drafts = check_drafts(files)
         with translated(root):
-            make_folder(root)
+            make_folder_soon(root)
         for parts, content in drafts:
             if content is None:
                 _look_for(root, parts)
@@ -62,7 +62,7 @@ class DiskWorkspaces:
         root = self.path(agent)
         source = find_snapshot(self._run, name) / "files"
         with translated(root):
-            make_folder(root)
+            make_folder_soon(root)
             clear_tree(root)
             copy_tree(source, root, frozen=False, durable=False)
 
@@ -77,7 +77,7 @@ class DiskWorkspaces:
         source = result if delivered else find_snapshot(earlier, name) / "files"
         root = self.path(agent)
         with translated(root):
-            make_folder(root)
+            make_folder_soon(root)
             # What a copy left that was cut off by a crash is no reason to fail when it is made again.
             if folder:
                 make_way(root, folder)

@@ -8,20 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
+from massgen_mcp.folders import delete_tree, make_folder_soon, sync_folder
 from massgen_mcp.interfaces import Home
 from massgen_mcp.messages import JsonObject
 from massgen_mcp.workspace.folder import find_snapshot
 from massgen_mcp.workspace.paths import check_name, no_such_snapshot
-from massgen_mcp.workspace.tree import (
-    Copied,
-    LeftOut,
-    copy_tree,
-    delete_tree,
-    make_folder,
-    sync_folder,
-    translated,
-    write_new,
-)
+from massgen_mcp.workspace.tree import Copied, LeftOut, copy_tree, translated, write_new
 
 SCHEMA_VERSION: Final = 1
 
@@ -48,12 +40,12 @@ class DiskShelf:
                 _mend(kept / "answer.md", text)
                 return
         with translated(draft):
-            make_folder(drafts)
+            make_folder_soon(drafts)
             aside = drafts / f".{name}~"
             with suppress(FileNotFoundError):
                 # What a crash left half built.
                 delete_tree(aside)
-            make_folder(aside)
+            make_folder_soon(aside)
             copied, left_out = copy_tree(source, aside / "files", frozen=True, durable=True)
             # The text can be had from the journal again after a power cut; files cannot.
             durable = bool(copied)
@@ -74,7 +66,7 @@ class DiskShelf:
             raise no_such_snapshot(name)
         with translated(answer):
             _mend(draft / "meta.json", _document(meta))
-            make_folder(answer.parent)
+            make_folder_soon(answer.parent)
             draft.rename(answer)
 
     def deliver(self, name: str, text: str, result: JsonObject) -> None:
@@ -88,7 +80,7 @@ class DiskShelf:
             _sweep(self._run, "result.tmp-")
             _sweep(self._run, "result.old-")
             aside = self._run / f"result.tmp-{secrets.token_hex(4)}"
-            make_folder(aside)
+            make_folder_soon(aside)
             copy_tree(source, aside / "files", frozen=False, durable=True)
             write_new(aside / "answer.md", text, durable=True)
             write_new(aside / "result.json", _document(result), durable=True)

@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from massgen_mcp.errors import StoreFull, WorkspaceError
+from massgen_mcp.folders import DISK_IS_FULL, OPEN_FOLDER, delete_tree, write_fully
 from massgen_mcp.workspace.paths import LEFT_OUT
 
 DEEPEST: Final = 64
 """Folders in folders; what lies deeper is left out."""
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG})
 _CHUNK: Final = 1 << 20
-_OPEN_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -67,7 +66,7 @@ def translated(path: Path) -> Generator[None, None, None]:
         yield
     except OSError as error:
         cause = error.strerror or str(error)
-        if error.errno in _FULL:
+        if error.errno in DISK_IS_FULL:
             msg = f"{path} takes no more: {cause}. Free space or make it writable, then resume the run."
             raise StoreFull(msg) from error
         msg = f"{path} cannot be used: {cause}. Check that it is a folder of this user."
@@ -77,7 +76,7 @@ def translated(path: Path) -> Generator[None, None, None]:
 def find_entries(root: Path) -> Iterator[Found]:
     """What is below `root`, in the order of paths within each folder; nothing if it is missing."""
     try:
-        descriptor = os.open(root, _OPEN_FOLDER)
+        descriptor = os.open(root, OPEN_FOLDER)
     except FileNotFoundError:
         return
     yield from _walk(descriptor, "", 1)
@@ -118,7 +117,7 @@ def _enter(folder: int, name: str, path: str, depth: int) -> Iterator[Found]:
         yield LeftOut(path=path, reason=f"more than {DEEPEST} folders deep")
         return
     try:
-        inner = os.open(name, _OPEN_FOLDER, dir_fd=folder)
+        inner = os.open(name, OPEN_FOLDER, dir_fd=folder)
     except OSError as error:
         yield LeftOut(path=path, reason=error.strerror or "unreadable")
         return
@@ -242,23 +241,16 @@ def _copy_content(reader: int, place: _Place | None, is_executable: bool) -> tup
     return digest.hexdigest(), size
 
 
-def write_fully(descriptor: int, data: bytes) -> None:
-    """All of `data`, however little the kernel takes at a time."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
-
-
 @contextmanager
 def open_parent(root: Path, parts: Sequence[str], *, create: bool) -> Generator[int, None, None]:
     """The folder that holds the file of this path, reached without a link."""
-    folder = os.open(root, _OPEN_FOLDER)
+    folder = os.open(root, OPEN_FOLDER)
     try:
         for part in parts[:-1]:
             if create:
                 with suppress(FileExistsError):
                     os.mkdir(part, 0o700, dir_fd=folder)
-            inner = os.open(part, _OPEN_FOLDER, dir_fd=folder)
+            inner = os.open(part, OPEN_FOLDER, dir_fd=folder)
             os.close(folder)
             folder = inner
         yield folder
@@ -287,7 +279,7 @@ def replace_file(folder: int, name: str, data: bytes) -> None:
 
 def clear_tree(root: Path) -> None:
     """Delete all below `root` but what snapshots leave out, and the folders that hold such."""
-    _clear(os.open(root, _OPEN_FOLDER), root, 1)
+    _clear(os.open(root, OPEN_FOLDER), root, 1)
 
 
 def _clear(folder: int, place: Path, depth: int) -> None:
@@ -302,7 +294,7 @@ def _clear(folder: int, place: Path, depth: int) -> None:
             if depth >= DEEPEST:
                 delete_tree(place / name)
                 continue
-            _clear(os.open(name, _OPEN_FOLDER, dir_fd=folder), place / name, depth + 1)
+            _clear(os.open(name, OPEN_FOLDER, dir_fd=folder), place / name, depth + 1)
             with suppress(OSError):
                 os.rmdir(name, dir_fd=folder)
     finally:
@@ -322,61 +314,6 @@ def make_way(root: Path, path: str) -> None:
         delete_tree(place)
     else:
         place.unlink(missing_ok=True)
-
-
-def delete_tree(root: Path) -> None:
-    """Delete the folder with all that is in it, however deep, closed folders included.
-
-    What is deeper is moved up before it is looked into, so that no path gets long.
-    """
-    root.chmod(0o700)
-    folder = os.open(root, _OPEN_FOLDER)
-    try:
-        while names := os.listdir(folder):  # noqa: PTH208  of a descriptor
-            for name in names:
-                _delete_entry(folder, name)
-    finally:
-        os.close(folder)
-    root.rmdir()
-
-
-def _delete_entry(root: int, name: str) -> None:
-    if not stat.S_ISDIR(os.stat(name, dir_fd=root, follow_symlinks=False).st_mode):
-        os.unlink(name, dir_fd=root)
-        return
-    os.chmod(name, 0o700, dir_fd=root)
-    inner = os.open(name, _OPEN_FOLDER, dir_fd=root)
-    try:
-        for below in os.listdir(inner):  # noqa: PTH208  of a descriptor
-            if stat.S_ISDIR(os.stat(below, dir_fd=inner, follow_symlinks=False).st_mode):
-                os.chmod(below, 0o700, dir_fd=inner)
-                higher = f".up-{secrets.token_hex(8)}"
-                os.rename(below, higher, src_dir_fd=inner, dst_dir_fd=root)
-            else:
-                os.unlink(below, dir_fd=inner)
-    finally:
-        os.close(inner)
-    os.rmdir(name, dir_fd=root)
-
-
-def make_folder(path: Path) -> None:
-    """A folder that only its owner can enter, whatever the umask; its parents likewise."""
-    if path.is_dir():
-        return
-    if not path.parent.is_dir():
-        make_folder(path.parent)
-    with suppress(FileExistsError):
-        path.mkdir()
-        path.chmod(0o700)
-
-
-def sync_folder(path: Path) -> None:
-    """Returns when the names in the folder are durable."""
-    descriptor = os.open(path, _OPEN_FOLDER)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def write_new(path: Path, text: str, *, durable: bool) -> None:
