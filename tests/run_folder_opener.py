@@ -24,7 +24,8 @@ def note(event: str, arguments: tuple[object, ...]) -> None:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
-        if module.startswith("massgen_mcp."):
+        # `folders` only does what its caller says; the caller is who is asked about.
+        if module.startswith("massgen_mcp.") and module != "massgen_mcp.folders":
             TOUCHED.add(module)
             return
         frame = frame.f_back
