@@ -335,3 +335,13 @@ def test_a_letter_over_its_length_is_refused() -> None:
     encode_letter(Letter(id="a", kind="message", text="x" * 65_000))
     with pytest.raises(UsageError, match="65536"):
         encode_letter(Letter(id="a", kind="message", text="x" * 65_536))
+
+
+def test_nesting_at_the_very_limit_of_what_can_be_read_is_damage_like_any_other() -> None:
+    """One depth in this range can be read and not be written again; where depends on the stack."""
+    head = '{"v":1,"seq":1,"at":1.0,"run_clock":0.0,"type":"degraded","reason":'
+    for depth in range(800, 1010):
+        with pytest.raises(CorruptRun):
+            decode_record(head + "[" * depth + "]" * depth + "}")
+        with pytest.raises(CorruptRun):
+            decode_spec('{"schema_version":1,"task":' + "[" * depth + "]" * depth + "}")
