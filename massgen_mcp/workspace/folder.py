@@ -106,10 +106,12 @@ def _look_for(root: Path, parts: tuple[str, ...]) -> None:
 
 def _write(root: Path, parts: tuple[str, ...], content: bytes) -> None:
     path = "/".join(parts)
+    desk = root.with_name("writing")
     with translated(root / path):
         try:
+            make_folder_soon(desk)
             with open_parent(root, parts, create=True) as folder:
-                replace_file(folder, parts[-1], content)
+                replace_file(folder, parts[-1], content, desk)
         except OSError as error:
             if error.errno in _LINK:
                 msg = (

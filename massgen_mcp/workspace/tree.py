@@ -258,20 +258,24 @@ def open_parent(root: Path, parts: Sequence[str], *, create: bool) -> Generator[
         os.close(folder)
 
 
-def replace_file(folder: int, name: str, data: bytes) -> None:
-    """Put a file of this content into the folder; one that was executable stays so."""
+def replace_file(folder: int, name: str, data: bytes, desk: Path) -> None:
+    """Put a file of this content into the folder; one that was executable stays so.
+
+    It is written in the folder `desk`, outside the tree: what a crash leaves of it there is in no
+    snapshot.
+    """
     try:
         before = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
     except FileNotFoundError:
         before = 0
     is_executable = stat.S_ISREG(before) and bool(before & 0o100)
-    aside = f".{secrets.token_hex(8)}.tmp"
-    writer = os.open(aside, _CREATE, 0o700 if is_executable else 0o600, dir_fd=folder)
+    aside = desk / secrets.token_hex(8)
+    writer = os.open(aside, _CREATE, 0o700 if is_executable else 0o600)
     try:
         write_fully(writer, data)
-        os.replace(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.replace(aside, name, dst_dir_fd=folder)
     except OSError:
-        os.unlink(aside, dir_fd=folder)
+        aside.unlink()
         raise
     finally:
         os.close(writer)

@@ -279,3 +279,19 @@ async def test_a_scripted_check_judges_what_was_kept() -> None:
     assert (await checker.check(None)).status == "failed"
     assert folders.delivered is not None
     assert folders.delivered.text == "final"
+
+
+def test_a_file_that_was_being_written_at_a_crash_is_in_no_snapshot(
+    home: Home, workspaces: DiskWorkspaces, shelf: DiskShelf
+) -> None:
+    """The crash test found it: half a write lay in the folder, and was handed in with the answer."""
+    workspaces.write("agent1", [draft("a.txt", "whole")])
+    folder = run_folder(home) / "agents/agent1"
+    assert sorted(path.name for path in folder.iterdir()) == ["workspace", "writing"]
+    (folder / "writing/0123456789abcdef").write_text("half", encoding="utf-8")
+    before = workspaces.digest("agent1")
+    shelf.keep("agent1", "agent1.1", "text")
+    kept = run_folder(home) / "drafts/agent1.1/files"
+    assert [path.name for path in kept.iterdir()] == ["a.txt"]
+    workspaces.write("agent1", [draft("a.txt", "whole")])
+    assert workspaces.digest("agent1") == before
