@@ -23,6 +23,7 @@ import anyio
 
 from massgen_mcp.app import App
 from massgen_mcp.interfaces import AgentSpec, CoordinationSpec, Home, Limits, Settings
+from massgen_mcp.providers.script import load_script
 
 AGENTS = (3, 12, 48, 192, 500)
 QUICK = (3, 12, 48)
@@ -84,6 +85,8 @@ def play(agents: int, latency: float, home_path: str) -> Figures:
         limits=Limits(concurrent_calls=agents, max_usd=None),
     )
     app = App(Home(path=folder / "home"))
+    # A real model has no script to parse.
+    load_script(script)
 
     async def measured() -> float:
         ended: list[float] = []

@@ -39,8 +39,9 @@ def make_folder_soon(path: Path) -> list[Path]:
         return []
     to_sync = make_folder_soon(path.parent)
     with suppress(FileExistsError):
-        path.mkdir()
-        path.chmod(0o700)
+        path.mkdir(0o700)
+        if stat.S_IMODE(path.stat().st_mode) != 0o700:
+            path.chmod(0o700)
         to_sync.append(path.parent)
     return to_sync
 

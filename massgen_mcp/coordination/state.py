@@ -220,7 +220,7 @@ def vote_targets(state: RunState, agent: Agent) -> list[str]:
         case _ if state.rules.mode in VOTELESS:
             return []
         case _:
-            targets = [other.label for other in state.agents.values() if other.answers]
+            targets = [label for label, other in state.agents.items() if other.answers]
             if self_votes_are_forbidden(state):
                 targets = [target for target in targets if target != agent.label]
             return targets

@@ -125,6 +125,12 @@ class Budget:
         """What the run has used so far."""
         self.blocked: dict[str, Limit] = {}
 
+    @property
+    def is_capped(self) -> bool:
+        """Whether anything but time ends the run's spending."""
+        limits = self._limits
+        return not (limits.max_usd is limits.max_tokens is limits.max_calls is None)
+
     def worst_case(self, request: ModelRequest) -> Reservation:
         """What this call can cost at most."""
         output = request.max_output_tokens or DEFAULT_OUTPUT_TOKENS

@@ -78,8 +78,10 @@ async def _call_once(parts: Parts, request: ModelRequest) -> ModelResponse:
                 input_tokens=reservation.input_tokens,
             )
             is_begun = True
-            # Written before the call, so that a crash cannot hide it; a power cut may, once.
-            await transcript.write(begun, sync=False)
+            written = transcript.post(begun, sync=False)
+            if parts.budget.is_capped:
+                # Written before the call, so that a crash cannot hide it; a power cut may, once.
+                await written.wait()
             response = await _ask(parts, request)
         cost = parts.budget.settle(reservation, response.usage)
         settled = True

@@ -2,8 +2,9 @@
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import cached_property
+from typing import NamedTuple
 
 from massgen_mcp.messages import AssistantMessage, ModelRequest, ToolMessage, UserMessage
 from massgen_mcp.providers.script import Selector, Step
@@ -13,8 +14,7 @@ _HEAD = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(NamedTuple):
     """An answer as a request shows it."""
 
     agent: str
@@ -78,23 +78,25 @@ class Sight:
         me = self.request.agent
         if selector.agent is not None:
             return selector.agent
-        fitting = [
-            shown
-            for shown in self.answers
-            if shown.agent not in besides
-            and all(part in shown.text for part in selector.containing)
-            and not any(part in shown.text for part in selector.not_containing)
-        ]
+        fitting = (shown for shown in self._fitting(selector) if shown.agent not in besides)
         match selector.which:
             case "self":
-                fitting = [shown for shown in fitting if shown.agent == me]
+                found = next((shown for shown in fitting if shown.agent == me), None)
             case "other":
-                fitting = [shown for shown in fitting if shown.agent != me]
+                found = next((shown for shown in fitting if shown.agent != me), None)
             case "newest":
-                fitting.sort(key=lambda shown: -shown.version)
+                found = max(fitting, key=lambda shown: shown.version, default=None)
             case "first" | None:
-                pass
-        return fitting[0].agent if fitting else None
+                found = next(fitting, None)
+        return None if found is None else found.agent
+
+    def _fitting(self, selector: Selector) -> Iterator[Shown]:
+        for shown in self.answers:
+            text = shown.text
+            if all(part in text for part in selector.containing) and not any(
+                part in text for part in selector.not_containing
+            ):
+                yield shown
 
     def holds(self, step: Step) -> bool:
         """Whether this is a moment for the step."""

@@ -4,6 +4,7 @@ import hashlib
 import os
 import resource
 import secrets
+import stat
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -52,6 +53,7 @@ class DiskStore:
         self._lock = threading.Lock()
         self._open: OrderedDict[Path, int] = OrderedDict()
         self._unsynced: set[Path] = set()
+        self._new: list[Path] = []
         self._folder_syncs: list[Future[None]] = []
         self._pool: ThreadPoolExecutor | None = None
 
@@ -62,18 +64,22 @@ class DiskStore:
         """
         folder = self._folder(run_id)
         named = {line.stream: folder / f"{check_name(line.stream)}.jsonl" for line in lines}
-        paths = [named[line.stream] for line in lines]
+        texts: dict[Path, list[str]] = {path: [] for path in named.values()}
+        for line in lines:
+            texts[named[line.stream]].append(f"{line.text}\n")
         with self._lock:
             starts: dict[Path, int] = {}
             try:
-                for path, line in zip(paths, lines, strict=True):
+                # One write a stream: each gives way to the other threads, and waits to come back.
+                for path, parts in texts.items():
                     with translated(path, run_id):
                         descriptor = self._descriptor(path)
-                        starts.setdefault(path, os.fstat(descriptor).st_size)
-                        write_fully(descriptor, line.text.encode("utf-8", "replace") + b"\n")
+                        starts[path] = os.fstat(descriptor).st_size
+                        write_fully(descriptor, "".join(parts).encode("utf-8", "replace"))
                 synced = {named[line.stream] for line in lines if line.sync}
                 with translated(folder, run_id):
                     self._sync(sorted(synced))
+                self._sync_soon(synced)
             except StoreError:
                 for path, size in starts.items():
                     with suppress(OSError):
@@ -221,6 +227,14 @@ class DiskStore:
         for folder_sync in pending:
             folder_sync.result()
 
+    def _sync_soon(self, synced: set[Path]) -> None:
+        """Have new files on the disk before a sync of theirs is waited for: the first takes longest."""
+        new, self._new = [path for path in self._new if path not in synced], list[Path]()
+        if new:
+            self._pool = self._pool or ThreadPoolExecutor(_SYNCS_AT_A_TIME, "store-sync")
+            for start in range(min(len(new), _SYNCS_AT_A_TIME)):
+                self._pool.submit(_sync_apart, new[start::_SYNCS_AT_A_TIME])
+
     @property
     def _requests(self) -> Path:
         return self._home.path / "requests"
@@ -236,6 +250,8 @@ class DiskStore:
         while len(self._open) >= OPEN_STREAMS:
             os.close(self._open.popitem(last=False)[1])
         descriptor, to_sync = _open_stream(path)
+        if to_sync:
+            self._new.append(path)
         # The file systems of this world keep the name of a new file with its first sync. For the
         # journal that is made sure of; a transcript that a power cut takes costs one call again.
         if path.parent.parent == self._home.runs:
@@ -252,6 +268,17 @@ class DiskStore:
                     path.unlink()
 
 
+def _sync_apart(paths: Sequence[Path]) -> None:
+    # By descriptors of their own, so that an error is still there for the sync that is waited for.
+    for path in paths:
+        with suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY | UNFOLLOWED)
+            try:
+                sync_data(descriptor)
+            finally:
+                os.close(descriptor)
+
+
 def _open_stream(path: Path) -> tuple[int, list[Path]]:
     flags = os.O_RDWR | os.O_APPEND | UNFOLLOWED
     try:
@@ -259,7 +286,8 @@ def _open_stream(path: Path) -> tuple[int, list[Path]]:
     except FileNotFoundError:
         to_sync = [*make_folder_soon(path.parent), path.parent]
         descriptor = os.open(path, flags | os.O_CREAT, 0o600)
-        os.fchmod(descriptor, 0o600)
+        if stat.S_IMODE(os.fstat(descriptor).st_mode) != 0o600:
+            os.fchmod(descriptor, 0o600)
         return descriptor, to_sync
     try:
         require_regular(descriptor, path)
