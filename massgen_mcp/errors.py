@@ -5,13 +5,16 @@ MassGenError
   UsageError
   ProviderError
     AuthenticationFailed
+    OutOfCredit
     ModelNotFound
     BadRequest
     ContextOverflow
     ReplyRefused
+    ReplyEmpty
     ReplyMalformed
     ProviderTrouble
       RateLimited
+      Overloaded
       ProviderTimeout
       ProviderUnavailable
   WorkspaceError
@@ -28,6 +31,8 @@ MassGenError
 The class says what went wrong, the message which: what is wrong, what is valid, what to do next.
 """
 
+from massgen_mcp.messages import Usage
+
 
 class MassGenError(Exception):
     """What this program raises for a reason it can name."""
@@ -42,11 +47,21 @@ class UsageError(MassGenError):
 
 
 class ProviderError(MassGenError):
-    """A model call that brought no usable reply."""
+    """A model call that brought no usable reply.
+
+    `usage` and `model` are what its provider told of a reply that was made and paid for all the same.
+    """
+
+    usage: Usage | None = None
+    model: str | None = None
 
 
 class AuthenticationFailed(ProviderError):
     """The provider does not accept the key, or the key may not use the model (401, 403)."""
+
+
+class OutOfCredit(ProviderError):
+    """The account has no credit or no quota left; waiting does not help (402)."""
 
 
 class ModelNotFound(ProviderError):
@@ -63,6 +78,10 @@ class ContextOverflow(ProviderError):
 
 class ReplyRefused(ProviderError):
     """The provider or the model declined to answer."""
+
+
+class ReplyEmpty(ProviderError):
+    """The reply ended as usual and says nothing."""
 
 
 class ReplyMalformed(ProviderError):
@@ -88,12 +107,16 @@ class RateLimited(ProviderTrouble):
     """Too many requests or tokens for now (429)."""
 
 
+class Overloaded(ProviderTrouble):
+    """The provider has too much to do (503, 529)."""
+
+
 class ProviderTimeout(ProviderTrouble):
     """No reply within the time of one call (408 and our own limit)."""
 
 
 class ProviderUnavailable(ProviderTrouble):
-    """The provider fails or cannot be reached (5xx, 529, dropped connection)."""
+    """The provider fails or cannot be reached (5xx, dropped connection)."""
 
 
 class WorkspaceError(MassGenError):

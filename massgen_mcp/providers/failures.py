@@ -11,27 +11,35 @@ from massgen_mcp.errors import (
     BadRequest,
     ContextOverflow,
     ModelNotFound,
+    OutOfCredit,
+    Overloaded,
     ProviderError,
     ProviderTimeout,
     ProviderTrouble,
     ProviderUnavailable,
     RateLimited,
+    ReplyEmpty,
     ReplyMalformed,
     ReplyRefused,
 )
+from massgen_mcp.messages import ModelResponse
+from massgen_mcp.providers.letters import whole_letters
 
 _LONGEST_WORDS = 500
 
 _BY_STATUS: dict[int, type[ProviderError]] = {
     400: BadRequest,
     401: AuthenticationFailed,
+    402: OutOfCredit,
     403: AuthenticationFailed,
     404: ModelNotFound,
     408: ProviderTimeout,
-    409: RateLimited,
+    409: ProviderUnavailable,
     413: ContextOverflow,
     422: BadRequest,
     429: RateLimited,
+    503: Overloaded,
+    529: Overloaded,
 }
 
 _BY_CODE: dict[str, type[ProviderError]] = {
@@ -41,6 +49,28 @@ _BY_CODE: dict[str, type[ProviderError]] = {
     "invalid_api_key": AuthenticationFailed,
     "model_not_found": ModelNotFound,
     "rate_limit_exceeded": RateLimited,
+    # OpenAI answers 429 to an account without credit; waiting does not help it.
+    "insufficient_quota": OutOfCredit,
+    "billing_not_active": OutOfCredit,
+    # Anthropic's types.
+    "authentication_error": AuthenticationFailed,
+    "permission_error": AuthenticationFailed,
+    "billing_error": OutOfCredit,
+    "not_found_error": ModelNotFound,
+    "request_too_large": ContextOverflow,
+    "rate_limit_error": RateLimited,
+    "overloaded_error": Overloaded,
+    "timeout_error": ProviderTimeout,
+    # Gemini's states.
+    "UNAUTHENTICATED": AuthenticationFailed,
+    "API_KEY_INVALID": AuthenticationFailed,
+    "PERMISSION_DENIED": AuthenticationFailed,
+    "NOT_FOUND": ModelNotFound,
+    "RESOURCE_EXHAUSTED": RateLimited,
+    "DEADLINE_EXCEEDED": ProviderTimeout,
+    "UNAVAILABLE": Overloaded,
+    # OpenAI's, in streams.
+    "server_is_overloaded": Overloaded,
 }
 
 _TOO_LONG = re.compile(
@@ -49,26 +79,36 @@ _TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 
+_NO_CREDIT = re.compile(
+    r"credit balance is too low|insufficient (balance|credits?|funds|quota)", re.IGNORECASE
+)
+
 _NEXT: dict[type[ProviderError], str] = {
     AuthenticationFailed: "Give {variable} a key that may use this model, or point `api_key` of agent {agent!r} to another variable.",
-    ModelNotFound: "Check `model` and `base_url` of agent {agent!r}: another model, or an endpoint that serves this one by Chat Completions.",
+    OutOfCredit: "Add credit to the account behind {variable}, or give agent {agent!r} another provider.",
+    ModelNotFound: "Check `model` and `base_url` of agent {agent!r}: another model, or an endpoint that serves this one by {dialect}.",
     BadRequest: "Check `model` and `options` of agent {agent!r}; a server without tool calls needs `tool_style: json_schema`.",
     ContextOverflow: "Give agent {agent!r} a `model` that reads more, or lower `coordination.excerpt_chars`.",
     ReplyRefused: "Reword the task, or give agent {agent!r} another `model`.",
-    ReplyMalformed: "Check `base_url` of agent {agent!r}: it must lead to an endpoint for Chat Completions.",
+    ReplyEmpty: "Raise `max_output_tokens` in `options` of agent {agent!r}, or give it another `model`.",
+    ReplyMalformed: "Check `base_url` of agent {agent!r}: it must lead to an endpoint for {dialect}.",
     RateLimited: "Wait, lower `limits.concurrent_calls`, or raise the limit of the account.",
+    Overloaded: "Try again later, or give agent {agent!r} another `model`.",
     ProviderTimeout: "Raise `timeout_seconds` of agent {agent!r}, or use a faster `model`.",
     ProviderUnavailable: "Try again later, or check `base_url` of agent {agent!r}.",
 }
 
 _SAYS: dict[type[ProviderError], str] = {
     AuthenticationFailed: "does not accept the key",
+    OutOfCredit: "says that the account has no credit",
     ModelNotFound: "does not know the model or the endpoint",
     BadRequest: "does not accept the request",
     ContextOverflow: "cannot read a request of this length",
     ReplyRefused: "declined to answer",
+    ReplyEmpty: "sent an empty reply",
     ReplyMalformed: "sent what is not a reply",
     RateLimited: "takes no more requests for now",
+    Overloaded: "is overloaded",
     ProviderTimeout: "did not answer in time",
     ProviderUnavailable: "fails or cannot be reached",
 }
@@ -83,12 +123,16 @@ class Endpoint:
     model: str
     base_url: str
     key_variable: str
+    dialect: str = "Chat Completions"
+    """The dialect's name for people."""
     key: str | None = field(default=None, repr=False)
 
     def quote(self, words: str) -> str:
         """The provider's own words on one line, cut to a readable length and without the key."""
-        if self.key is not None and len(self.key) >= 4:
-            words = words.replace(self.key, "[key]")
+        key = (self.key or "").strip()
+        if len(key) >= 4:
+            words = words.replace(key, "[key]")
+        words = whole_letters(words)
         if "<html" in words.lower() or "<!doctype" in words.lower():
             title = re.search(r"<title>(.*?)</title>", words, re.IGNORECASE | re.DOTALL)
             words = "an HTML page" + (f" titled {title[1].strip()!r}" if title else "")
@@ -121,7 +165,9 @@ def failure(
 ) -> ProviderError:
     """An error of this kind, in words that say who, what and what to do next."""
     number = "" if status is None else f" ({status})"
-    following = _NEXT[kind].format(agent=endpoint.agent, variable=endpoint.key_variable)
+    following = _NEXT[kind].format(
+        agent=endpoint.agent, variable=endpoint.key_variable, dialect=endpoint.dialect
+    )
     quoted = endpoint.quote(words)
     said = f": {quoted}" if quoted else ""
     text = f"{endpoint.describe()} {_SAYS[kind]}{number}{said.rstrip('.')}. {following}"
@@ -130,14 +176,39 @@ def failure(
     return kind(text)
 
 
+def check_reply(endpoint: Endpoint, response: ModelResponse) -> None:
+    """Raises ReplyRefused for a refusal, and ReplyEmpty for a reply with neither text nor call.
+
+    What the reply cost goes with the error.
+    """
+    if response.stop_reason == "refusal":
+        raise _spent(failure(endpoint, ReplyRefused, response.text), response)
+    if response.tool_calls or response.text.strip():
+        return
+    thought = "it thought, but " if response.reasoning else ""
+    if response.stop_reason == "length":
+        words = f"{thought}the limit on output was reached before a word was said"
+    else:
+        words = f"{thought}it ended without text or tool call"
+    raise _spent(failure(endpoint, ReplyEmpty, words), response)
+
+
+def _spent(error: ProviderError, response: ModelResponse) -> ProviderError:
+    error.usage, error.model = response.usage, response.model
+    return error
+
+
 def _class_of(status: int | None, code: str, words: str) -> type[ProviderError]:
-    if status is None and code.isdigit():
+    if status is None and code.isascii() and code.isdecimal():
         status = int(code)
     if code in _BY_CODE:
         return _BY_CODE[code]
     # Some servers answer an overlong request with 500.
     if status in (None, 400, 413, 422, 500) and _TOO_LONG.search(words):
         return ContextOverflow
+    # Not every account without credit is answered with 402.
+    if status in (None, 400, 403, 429) and _NO_CREDIT.search(words):
+        return OutOfCredit
     if status in _BY_STATUS:
         return _BY_STATUS[status]
     if status is None or status >= 500:
@@ -147,13 +218,20 @@ def _class_of(status: int | None, code: str, words: str) -> type[ProviderError]:
 
 def retry_after_of(headers: Mapping[str, str]) -> float | None:
     """The wait in seconds that the reply asks for; headers may give seconds or a date."""
-    milliseconds = headers.get("retry-after-ms", "")
-    if re.fullmatch(r"\d+(\.\d+)?", milliseconds):
-        return float(milliseconds) / 1000
+    milliseconds = _number(headers.get("retry-after-ms", ""))
+    if milliseconds is not None:
+        return milliseconds / 1000
     value = headers.get("retry-after", "").strip()
-    if re.fullmatch(r"\d+(\.\d+)?", value):
-        return float(value)
-    parsed = email.utils.parsedate_tz(value) if value else None
-    if parsed is None:
+    seconds = _number(value)
+    if seconds is not None or not value:
+        return seconds
+    try:
+        parsed = email.utils.parsedate_tz(value)
+        return None if parsed is None else max(0.0, email.utils.mktime_tz(parsed) - time.time())
+    except (ValueError, OverflowError):
         return None
-    return max(0.0, email.utils.mktime_tz(parsed) - time.time())
+
+
+def _number(value: str) -> float | None:
+    # No more digits than a wait can have: a float of very many is infinite.
+    return float(value) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", value) else None

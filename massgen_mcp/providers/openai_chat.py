@@ -1,11 +1,7 @@
 """A model behind the Chat Completions dialect: OpenAI, and most servers that call themselves compatible."""
 
-import json
-import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from functools import cache
-from typing import TypeGuard
 from urllib.parse import urlsplit
 
 import anyio
@@ -16,31 +12,30 @@ from massgen_mcp.errors import (
     ConfigError,
     ProviderError,
     ProviderTimeout,
-    ProviderTrouble,
     ProviderUnavailable,
     ReplyMalformed,
-    ReplyRefused,
 )
 from massgen_mcp.interfaces import AgentSpec
 from massgen_mcp.messages import ModelRequest, ModelResponse
+from massgen_mcp.providers.catalogue import key_variable_of
 from massgen_mcp.providers.chat_dialect import (
     OURS,
-    EventStream,
     Habits,
     base_url_of,
-    error_of,
-    from_wire,
-    is_complete,
     learn,
-    text_of,
     to_wire,
 )
-from massgen_mcp.providers.failures import Endpoint, failure, failure_of, retry_after_of
-
-_CONNECT_SECONDS = 10.0
-
-_LINGER_SECONDS = 1.0
-"""How long a connection may stay open after the end of a reply and still be used again."""
+from massgen_mcp.providers.chat_reply import error_of, from_wire, is_complete, text_of
+from massgen_mcp.providers.connection import describe_lost_connection, open_http, timeout_of
+from massgen_mcp.providers.failures import (
+    Endpoint,
+    check_reply,
+    failure,
+    failure_of,
+    retry_after_of,
+)
+from massgen_mcp.providers.loose_json import is_object, parsed
+from massgen_mcp.providers.sse import EventStream, read_to_end
 
 _Chunk = Mapping[str, object]
 
@@ -56,40 +51,35 @@ async def open_openai_chat(spec: AgentSpec, key: str | None) -> AsyncGenerator["
         )
         raise ConfigError(message)
     base_url = base_url_of(spec)
-    timeout = httpx2.Timeout(spec.timeout_seconds, connect=_CONNECT_SECONDS)
-    is_plain = urlsplit(base_url).scheme == "http"
-    # A pool for each member: one pool for all is quadratic in the number of calls in flight.
-    async with httpx2.AsyncClient(
-        verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else _tls_context(),
-        timeout=timeout,
-        trust_env=not is_plain,
-    ) as http:
-        client = openai.AsyncOpenAI(
+    async with open_http(spec, base_url) as http:
+        client = _Client(
             api_key=key or "none",
             base_url=base_url,
             http_client=http,
             max_retries=0,
-            timeout=timeout,
+            timeout=timeout_of(spec),
         )
-        if urlsplit(base_url).hostname != "api.openai.com":
-            # Found in the environment, and nobody else's business.
-            client.organization = client.project = None
-        variable = None if spec.key is None else spec.key.variable
+        client.forget_environment(is_openai=urlsplit(base_url).hostname == "api.openai.com")
         endpoint = Endpoint(
             provider=spec.provider,
             agent=spec.name,
             model=spec.model,
             base_url=base_url,
-            key_variable=variable or "OPENAI_API_KEY",
+            key_variable=key_variable_of(spec),
+            dialect="Chat Completions",
             key=key,
         )
         yield OpenAIChat(client, spec, endpoint)
 
 
-@cache
-def _tls_context() -> ssl.SSLContext:
-    # It costs 16 ms of CPU, so all members share it.
-    return httpx2.create_ssl_context()
+class _Client(openai.AsyncOpenAI):
+    """The SDK's client without what it finds in the environment."""
+
+    def forget_environment(self, *, is_openai: bool) -> None:
+        # Headers for other programs; one of them may even replace the key.
+        self._custom_headers = {}
+        if not is_openai:
+            self.organization = self.project = None
 
 
 class OpenAIChat:
@@ -123,13 +113,15 @@ class OpenAIChat:
                 habits, note = learnt
                 notes.append(note)
             except (openai.OpenAIError, httpx2.HTTPError) as error:
-                raise self._unreachable(error) from error
+                is_timeout = isinstance(error, openai.APITimeoutError)
+                raise describe_lost_connection(
+                    self._endpoint, error, is_timeout=is_timeout
+                ) from error
             else:
                 break
         self._habits = habits
         response = from_wire(chunks, request, self._spec, tuple(notes))
-        if response.stop_reason == "refusal":
-            raise failure(self._endpoint, ReplyRefused, response.text)
+        check_reply(self._endpoint, response)
         return response
 
     async def _stream(
@@ -139,19 +131,14 @@ class OpenAIChat:
         async with self._client.chat.completions.with_streaming_response.create(
             model=self._spec.model, messages=[], stream=True, extra_body=wire
         ) as response:
-            if "text/event-stream" in response.headers.get("content-type", ""):
-                reading = _Reading(on_text)
-                # Always read to the end: an async generator left half read is closed by nobody.
-                with anyio.CancelScope() as scope:
-                    async for piece in response.iter_bytes():
-                        if reading.feed(piece):
-                            scope.deadline = min(
-                                scope.deadline, anyio.current_time() + _LINGER_SECONDS
-                            )
-                reading.feed(b"")
+            reading = _Reading(on_text)
+            if "text/event-stream" in response.headers.get("content-type", "").lower():
+                await read_to_end(response.iter_bytes(), reading)
             else:
-                reading = _Reading(on_text)
-                reading.add((await response.read()).decode("utf-8", "replace"))
+                body = (await response.read()).decode("utf-8", "replace")
+                reading.add(body)
+                if reading.error is None and not is_complete(reading.chunks):
+                    reading.garbage = body
         return self._checked(reading)
 
     def _checked(self, reading: "_Reading") -> list[_Chunk]:
@@ -169,19 +156,9 @@ class OpenAIChat:
             self._endpoint,
             _words_of(error),
             status=error.status_code,
-            code=error.code or "",
+            code=str(error.code or error.type or ""),
             retry_after=retry_after_of(error.response.headers),
         )
-
-    def _unreachable(self, error: openai.OpenAIError | httpx2.HTTPError) -> ProviderError:
-        cause = error.__cause__ or error
-        words = str(cause) or type(cause).__name__
-        is_timeout = isinstance(error, openai.APITimeoutError | httpx2.TimeoutException)
-        kind = ProviderTimeout if is_timeout else ProviderUnavailable
-        found = failure(self._endpoint, kind, words)
-        if isinstance(found, ProviderTrouble):
-            found.is_unreachable = isinstance(cause, httpx2.ConnectError)
-        return found
 
 
 class _Reading:
@@ -208,12 +185,8 @@ class _Reading:
         if data == "[DONE]":
             self.is_done = True
             return
-        try:
-            chunk: object = json.loads(data)
-        except ValueError:
-            self.garbage = data
-            return
-        if not _is_object(chunk):
+        chunk = parsed(data)
+        if not is_object(chunk):
             self.garbage = data
             return
         self.error = error_of(chunk)
@@ -221,10 +194,6 @@ class _Reading:
         text = text_of(chunk)
         if text:
             self._on_text(text)
-
-
-def _is_object(value: object) -> TypeGuard[_Chunk]:
-    return isinstance(value, dict)
 
 
 def _lesson(
@@ -239,7 +208,7 @@ def _lesson(
 def _words_of(error: openai.APIStatusError) -> str:
     """The provider's own words, not the SDK's."""
     body: object = error.body
-    if _is_object(body):
+    if is_object(body):
         message = body.get("message")
         if isinstance(message, str) and message:
             return message

@@ -8,13 +8,9 @@ import pytest
 
 from massgen_mcp.errors import ConfigError
 from massgen_mcp.interfaces import AgentSpec, KeySource, Price
-from massgen_mcp.providers.registry import (
-    PROVIDERS,
-    describe_key,
-    is_loopback,
-    open_model,
-    price_of,
-)
+from massgen_mcp.providers.catalogue import CATALOGUE, is_loopback, key_variables
+from massgen_mcp.providers.prices import price_of
+from massgen_mcp.providers.registry import open_model
 
 
 def spec_for(
@@ -59,8 +55,8 @@ def test_scripts_and_this_machine_cost_nothing_and_others_are_unknown() -> None:
 
 
 def test_a_provider_names_its_usual_key() -> None:
-    assert describe_key("openai_chat") == "OPENAI_API_KEY"
-    assert describe_key("scripted") is None
+    assert key_variables("openai_chat") == ("OPENAI_API_KEY",)
+    assert key_variables("scripted") == ()
 
 
 async def test_an_unknown_provider_is_refused_with_those_that_are_known() -> None:
@@ -68,27 +64,39 @@ async def test_an_unknown_provider_is_refused_with_those_that_are_known() -> Non
         async with open_model(spec_for("openai_chatt"), None):
             pass
     assert "'openai_chatt'" in str(caught.value)
-    assert all(provider in str(caught.value) for provider in PROVIDERS)
+    assert all(provider in str(caught.value) for provider in CATALOGUE)
 
 
 @pytest.mark.parametrize(
-    ("key", "variable"), [(None, "OPENAI_API_KEY"), (KeySource(variable="MY_KEY"), "MY_KEY")]
+    ("provider", "key", "variable"),
+    [
+        ("openai", None, "OPENAI_API_KEY"),
+        ("openai_chat", None, "OPENAI_API_KEY"),
+        ("anthropic", None, "ANTHROPIC_API_KEY"),
+        ("gemini", None, "GEMINI_API_KEY"),
+        ("openai_chat", KeySource(variable="MY_KEY"), "MY_KEY"),
+    ],
 )
-async def test_a_missing_key_is_named(key: KeySource | None, variable: str) -> None:
+async def test_a_missing_key_is_named(
+    provider: str, key: KeySource | None, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Which keys there are is settled before: what an SDK would find by itself does not count.
+    monkeypatch.setenv(variable, "sk-found-by-an-sdk")
     with anyio.fail_after(5), pytest.raises(ConfigError, match=variable):
-        async with open_model(spec_for("openai_chat", key=key), None):
+        async with open_model(spec_for(provider, key=key), None):
             pass
 
 
-async def test_a_member_elsewhere_is_opened_without_asking_anything() -> None:
-    with anyio.fail_after(20):
-        async with open_model(spec_for("openai_chat"), "sk-test"):
+@pytest.mark.parametrize("provider", ["openai", "openai_chat", "anthropic", "gemini"])
+async def test_a_member_elsewhere_is_opened_without_asking_anything(provider: str) -> None:
+    with anyio.fail_after(60):
+        async with open_model(spec_for(provider), "sk-test"):
             pass
 
 
 def test_the_registry_does_not_import_an_sdk() -> None:
     code = (
-        "import sys, massgen_mcp.providers.registry; "
-        "sys.exit(any(name in sys.modules for name in ('openai', 'httpx2')))"
+        "import sys, massgen_mcp.providers.registry; sys.exit(any(name in sys.modules "
+        "for name in ('openai', 'anthropic', 'google.genai', 'genai_prices', 'httpx2')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0

@@ -8,16 +8,17 @@ import pytest
 from massgen_mcp.interfaces import AgentSpec
 from massgen_mcp.messages import ModelRequest, Usage, UserMessage
 from massgen_mcp.providers.registry import open_model
-from tests.fakes.openai_server import OpenAIServer, Reply, delta, openai_server
+from tests.fakes.chat_wire import delta
+from tests.fakes.model_server import ModelServer, Reply, model_server
 
 
 @pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    with openai_server() as fake:
+def server() -> Iterator[ModelServer]:
+    with model_server() as fake:
         yield fake
 
 
-async def usage_told(server: OpenAIServer, usage: dict[str, Any]) -> Usage:
+async def usage_told(server: ModelServer, usage: dict[str, Any]) -> Usage:
     chunks: list[dict[str, object]] = [
         delta(content="12345678"),
         delta(finish_reason="stop"),
@@ -47,7 +48,7 @@ async def usage_told(server: OpenAIServer, usage: dict[str, Any]) -> Usage:
     ],
 )
 async def test_counts_that_cannot_be_are_estimated_and_marked(
-    server: OpenAIServer, usage: dict[str, Any]
+    server: ModelServer, usage: dict[str, Any]
 ) -> None:
     told = await usage_told(server, usage)
     assert told.is_estimate
@@ -55,7 +56,39 @@ async def test_counts_that_cannot_be_are_estimated_and_marked(
     assert told.output_tokens == 2
 
 
-async def test_no_more_tokens_are_cached_than_were_read(server: OpenAIServer) -> None:
+async def test_no_more_tokens_are_cached_than_were_read(server: ModelServer) -> None:
     details = {"prompt_tokens_details": {"cached_tokens": 500}}
     told = await usage_told(server, {"prompt_tokens": 5, "completion_tokens": 0, **details})
     assert told == Usage(input_tokens=5, cached_tokens=5, output_tokens=0)
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"prompt_tokens_details": {"cached_tokens": 40}}, Usage(cached_tokens=40)),
+        ({"prompt_cache_hit_tokens": 40, "prompt_cache_miss_tokens": 60}, Usage(cached_tokens=40)),
+        ({"cached_tokens": 40}, Usage(cached_tokens=40)),
+        (
+            {"prompt_tokens_details": {"cached_tokens": 40, "cache_write_tokens": 10}},
+            Usage(cached_tokens=40, cache_write_tokens=10),
+        ),
+        (
+            {"cache_read_input_tokens": 40, "cache_creation_input_tokens": 60},
+            Usage(cached_tokens=40, cache_write_tokens=60),
+        ),
+        (
+            # Counted apart, as the provider behind the proxy does.
+            {"cache_read_input_tokens": 40, "cache_creation_input_tokens": 900},
+            Usage(input_tokens=940, cached_tokens=40, cache_write_tokens=900),
+        ),
+        # Thoughts that are in the total alone were written too.
+        ({"total_tokens": 175}, Usage(output_tokens=25)),
+        ({"total_tokens": 150}, Usage()),
+        ({"total_tokens": 3}, Usage()),
+    ],
+)
+async def test_cached_tokens_and_thoughts_go_by_many_names(
+    server: ModelServer, more: dict[str, Any], expected: Usage
+) -> None:
+    told = await usage_told(server, {"prompt_tokens": 100, "completion_tokens": 50, **more})
+    assert told == Usage(input_tokens=100, output_tokens=50) + expected

@@ -1,6 +1,9 @@
-"""A Chat Completions server on a real socket that replies as a test tells it to."""
+"""A model server on a real socket that replies as a test tells it to, in any dialect."""
 
 import json
+import re
+import select
+import socket
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,7 +13,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """One reply. The chunks are streamed as server-sent events, unless there is a whole `body`."""
+    """One reply. The chunks are streamed as server-sent events, unless there is a whole `body`.
+
+    With `names_events` each event carries the name that its chunk has under `type`.
+    """
 
     chunks: Sequence[Mapping[str, object] | str] = ()
     body: str | None = None
@@ -19,10 +25,19 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     is_done: bool = True
     """Whether the stream ends with [DONE]."""
+    names_events: bool = False
+    seconds_between: float = 0.0
+    """How long the server waits before each chunk."""
+    is_silent: bool = False
+    """Whether nothing at all is sent until the server is closed, not even a status."""
     is_cut: bool = False
     """Whether the connection drops before the stream has ended."""
     is_open: bool = False
     """Whether the connection stays open after the last byte, until the server is closed."""
+    is_chatty: bool = False
+    """Whether lines end with CR LF and comments stand between the events, as some proxies do it."""
+    bytes_at_once: int | None = None
+    """How many bytes of a stream are sent at once, whatever they cut through; None: an event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,15 +49,20 @@ class Received:
     body: Mapping[str, object]
 
 
-class OpenAIServer:
+class ModelServer:
     """Replies from a queue; the last reply is given again and again."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.url = f"{root}/v1"
         self.requests: list[Received] = []
         self._replies: list[Reply] = []
         self._lock = threading.Lock()
         self.is_closed = threading.Event()
+        self.is_asked = threading.Event()
+        """Whether a request has come."""
+        self.is_left = threading.Event()
+        """Whether a client has closed a connection before its reply was whole."""
 
     def script(self, *replies: Reply) -> None:
         with self._lock:
@@ -51,6 +71,7 @@ class OpenAIServer:
     def take(self, received: Received) -> Reply:
         with self._lock:
             self.requests.append(received)
+            self.is_asked.set()
             return self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
 
     @property
@@ -69,9 +90,14 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self._send(reply)
         except ConnectionError:
+            _fake_of(self).is_left.set()
             self.close_connection = True
 
     def _send(self, reply: Reply) -> None:
+        if reply.is_silent:
+            self._hold()
+            self.close_connection = True
+            return
         self.send_response(reply.status)
         self.send_header("content-type", reply.content_type)
         for name, value in reply.headers.items():
@@ -85,24 +111,50 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
         for chunk in reply.chunks:
-            text = chunk if isinstance(chunk, str) else json.dumps(chunk, ensure_ascii=False)
-            self._send_piece(f"data: {text}\n\n")
+            text = chunk if isinstance(chunk, str) else _json_of(chunk)
+            # A wait in seconds that ends at once when the server is closed.
+            _fake_of(self).is_closed.wait(reply.seconds_between)
+            named = reply.names_events and not isinstance(chunk, str)
+            name = f"event: {chunk['type']}\n" if named and not isinstance(chunk, str) else ""
+            event = f"{name}data: {text}\n\n"
+            if reply.is_chatty:
+                event = f": still here\n\nid: 7\n{event}".replace("\n", "\r\n")
+            self._send_event(event, reply.bytes_at_once)
         if reply.is_done:
-            self._send_piece("data: [DONE]\n\n")
+            self._send_event("data: [DONE]\n\n", reply.bytes_at_once)
         if reply.is_open:
-            _fake_of(self).is_closed.wait()
-        if reply.is_cut:
+            self._hold()
+            self.close_connection = True
+        elif reply.is_cut:
             self.close_connection = True
         else:
             self.wfile.write(b"0\r\n\r\n")
 
-    def _send_piece(self, text: str) -> None:
-        piece = text.encode()
-        self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
-        self.wfile.flush()
+    def _send_event(self, text: str, bytes_at_once: int | None) -> None:
+        event = text.encode()
+        size = bytes_at_once or len(event)
+        for start in range(0, len(event), size):
+            piece = event[start : start + size]
+            self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+            self.wfile.flush()
+
+    def _hold(self) -> None:
+        """Keep the connection open until the server is closed or the client leaves."""
+        fake = _fake_of(self)
+        while not fake.is_closed.wait(0.02):
+            is_readable = select.select([self.connection], [], [], 0)[0]
+            if is_readable and not self.connection.recv(1, socket.MSG_PEEK):
+                fake.is_left.set()
+                return
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing: stderr belongs to the tests."""
+
+
+def _json_of(chunk: Mapping[str, object]) -> str:
+    text = json.dumps(chunk, ensure_ascii=False)
+    # Half a surrogate pair has no UTF-8: it can only be sent as an escape.
+    return text if not re.search("[\ud800-\udfff]", text) else json.dumps(chunk)
 
 
 class _Server(ThreadingHTTPServer):
@@ -112,19 +164,19 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.fake = OpenAIServer(f"http://127.0.0.1:{self.server_address[1]}/v1")
+        self.fake = ModelServer(f"http://127.0.0.1:{self.server_address[1]}")
 
 
-def _fake_of(handler: BaseHTTPRequestHandler) -> OpenAIServer:
+def _fake_of(handler: BaseHTTPRequestHandler) -> ModelServer:
     assert isinstance(handler.server, _Server)
     return handler.server.fake
 
 
 @contextmanager
-def openai_server() -> Generator[OpenAIServer]:
+def model_server() -> Generator[ModelServer]:
     """A server on a free port of 127.0.0.1."""
     server = _Server()
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield server.fake
@@ -133,58 +185,3 @@ def openai_server() -> Generator[OpenAIServer]:
         server.shutdown()
         server.server_close()
         thread.join()
-
-
-def delta(finish_reason: str | None = None, **parts: object) -> dict[str, object]:
-    """A chunk that adds these parts."""
-    choice = {"index": 0, "delta": parts, "finish_reason": finish_reason}
-    return {"model": "fake-1", "object": "chat.completion.chunk", "choices": [choice]}
-
-
-def tool_piece(
-    arguments: str, *, index: int | None = 0, call_id: str | None = None, name: str | None = None
-) -> dict[str, object]:
-    """A piece of a tool call, for `delta(tool_calls=[...])`."""
-    function: dict[str, object] = {"arguments": arguments}
-    piece: dict[str, object] = {"function": function}
-    if index is not None:
-        piece["index"] = index
-    if call_id is not None:
-        piece |= {"id": call_id, "type": "function"}
-    if name is not None:
-        function["name"] = name
-    return piece
-
-
-def usage_chunk(prompt: int, completion: int, cached: int = 0) -> dict[str, object]:
-    """The chunk that ends a stream which was asked for its usage."""
-    usage = {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "prompt_tokens_details": {"cached_tokens": cached},
-    }
-    return {"model": "fake-1", "choices": [], "usage": usage}
-
-
-def says(text: str, finish_reason: str = "stop") -> Reply:
-    """A plain reply in two pieces, with usage."""
-    half = len(text) // 2
-    return Reply(
-        chunks=[
-            delta(role="assistant", content=text[:half]),
-            delta(content=text[half:]),
-            delta(finish_reason=finish_reason),
-            usage_chunk(12, 3, cached=4),
-        ]
-    )
-
-
-def refuses(status: int, message: str, *, code: str | None = None, **headers: str) -> Reply:
-    """An error as OpenAI words it."""
-    error = {"message": message, "type": "error", "param": None, "code": code}
-    return Reply(
-        status=status,
-        body=json.dumps({"error": error}),
-        content_type="application/json",
-        headers={name.replace("_", "-"): value for name, value in headers.items()},
-    )
