@@ -30,12 +30,32 @@ class KeySource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """USD per million tokens."""
+    """USD per million tokens; without a price of their own, cached ones cost what `input` says."""
 
     input: float
     output: float
     cached: float | None = None
     cache_write: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tariff:
+    """A price that goes by the length of what a call reads.
+
+    A step (tokens, price) is the price of the whole call once it reads more than so many tokens;
+    the steps go up.
+    """
+
+    price: Price
+    steps: tuple[tuple[int, Price], ...]
+
+
+Rates: TypeAlias = Price | Tariff
+"""What the tokens of one model cost."""
+
+Pricing: TypeAlias = Callable[[str | None], Rates | None]
+"""What one member's calls cost: the rates of calls that the model of this name answered, with None
+those of the configured model, and None where nobody knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +108,11 @@ class Limits:
     max_tokens: int | None = None
     max_calls: int | None = None
     concurrent_calls: int = 16
-    retry_seconds: float = 120.0
-    """How long one model call is tried again while its provider is in trouble."""
+    retry_seconds: float = 300.0
+    """How long one model call is tried again while its provider is in trouble.
+
+    As long as a turn may take, so that an outage retires nobody before the agent's own limits do.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

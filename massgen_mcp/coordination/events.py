@@ -152,6 +152,21 @@ class TurnExpired:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Setback:
+    """Something went wrong in a turn that goes on; `kind` names it in a word or two.
+
+    A model call that failed is made again in `retry_in` seconds; with None the model was told.
+    """
+
+    agent: str
+    turn: int
+    kind: str
+    words: str
+    retry_in: float | None = None
+    type: Literal["setback"] = "setback"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerSubmitted:
     """An agent handed in an answer; snapshot and check are still to come."""
 
@@ -369,31 +384,9 @@ class RunEnded:
 
 
 Event: TypeAlias = (
-    RunStarted
-    | WorkerStarted
-    | TurnStarted
-    | TurnFailed
-    | TurnExpired
-    | AnswerSubmitted
-    | AnswerPublished
-    | AnswerOvertaken
-    | NoveltyRefused
-    | VoteCast
-    | VoteOvertaken
-    | BarrierLifted
-    | PassedOver
-    | AgentRetired
-    | LoopStalled
-    | MessageSent
-    | DraftKept
-    | Degraded
-    | RunLimitReached
-    | FinishAsked
-    | CancelAsked
-    | RunBroken
-    | BallotOpened
-    | WinnerDecided
-    | AnswerPresented
-    | PresentationFailed
-    | RunEnded
-)
+    RunStarted | WorkerStarted | TurnStarted | TurnFailed | TurnExpired | Setback
+    | AnswerSubmitted | AnswerPublished | AnswerOvertaken | NoveltyRefused | VoteCast | VoteOvertaken
+    | BarrierLifted | PassedOver | AgentRetired | LoopStalled | MessageSent | DraftKept | Degraded
+    | RunLimitReached | FinishAsked | CancelAsked | RunBroken | BallotOpened | WinnerDecided
+    | AnswerPresented | PresentationFailed | RunEnded
+)  # fmt: skip

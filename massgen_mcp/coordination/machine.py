@@ -34,6 +34,7 @@ from massgen_mcp.coordination.events import (
     RunEnded,
     RunLimitReached,
     RunStarted,
+    Setback,
     TurnExpired,
     TurnFailed,
     TurnStarted,
@@ -132,7 +133,7 @@ def apply(state: RunState, event: Event) -> RunState:  # noqa: C901, PLR0912  an
             return replace(state, degraded=(*state.degraded, reason))
         case BarrierLifted():
             return replace(state, barrier_lifted=True)
-        case TurnStarted() | VoteOvertaken() | DraftKept() | WorkerStarted():
+        case TurnStarted() | Setback() | VoteOvertaken() | DraftKept() | WorkerStarted():
             return state
         case _:
             return _change_phase(state, event)

@@ -27,6 +27,7 @@ from massgen_mcp.coordination.events import (
     PassedOver,
     RunEnded,
     RunStarted,
+    Setback,
     TurnExpired,
     TurnFailed,
     TurnStarted,
@@ -144,6 +145,7 @@ def objection(state: RunState, event: Event) -> str | None:
             return _objection_to_step(state, event)
         case (
             TurnStarted(agent=agent)
+            | Setback(agent=agent)
             | TurnFailed(agent=agent)
             | TurnExpired(agent=agent)
             | NoveltyRefused(agent=agent)

@@ -23,15 +23,17 @@ from massgen_mcp.engine.calls import call_model
 from massgen_mcp.engine.parts import Parts
 from massgen_mcp.engine.prompts import (
     system_prompt,
-    turn_prompt,
     turn_schema,
     turn_tools,
 )
 from massgen_mcp.engine.publishing import Publisher
+from massgen_mcp.engine.retries import describe_error, name_error
 from massgen_mcp.engine.talk import Talk
 from massgen_mcp.errors import (
     AuthenticationFailed,
+    ContextOverflow,
     ModelNotFound,
+    OutOfCredit,
     ProviderError,
     WorkspaceError,
 )
@@ -90,13 +92,12 @@ class AgentTurn:
                 await self._act_on(talk, response)
         except TurnOver:
             return
-        except (AuthenticationFailed, ModelNotFound) as error:
-            self._progress.error = str(error)
-            retired = AgentRetired(agent=self._label, reason=str(error))
-            await self._parts.journal.try_append(retired)
+        except (AuthenticationFailed, ModelNotFound, OutOfCredit) as error:
+            reason = describe_error(error)
+            self._progress.fail(reason, name_error(error))
+            await self._parts.journal.try_append(AgentRetired(agent=self._label, reason=reason))
         except ProviderError as error:
-            self._progress.error = str(error)
-            await self._fail(str(error))
+            await self._fail(describe_error(error), name_error(error))
 
     async def _open(self) -> Talk:
         """Begin the turn, or take it up where its transcript ends."""
@@ -107,19 +108,26 @@ class AgentTurn:
             seq = self._parts.journal.durable_seq
             # Not waited for: the record of the first call comes after it, and is.
             self._transcript.post(TurnOpened(turn=number, seq=seq), sync=False)
-        agent = self._opening.agents[self._label]
-        prompt = turn_prompt(self._parts.spec, self._opening, agent, number, self._turn.phase)
         return Talk(
             parts=self._parts,
             turn=self._turn,
             opening=self._opening,
-            opened=UserMessage(text=prompt),
             said=self._transcript.conversation(number),
         )
 
     async def _ask(self, talk: Talk) -> ModelResponse:
         request = self._request(talk)
-        response = await call_model(self._parts, request)
+        try:
+            response = await call_model(self._parts, request)
+        except ContextOverflow:
+            trimmed = talk.plan_trim()
+            if trimmed is None:
+                raise
+            talk.said.append(trimmed)
+            # Durable before the call, so that a resumed turn sends the same.
+            await self._transcript.write(trimmed)
+            request = self._request(talk)
+            response = await call_model(self._parts, request)
         talk.said.append(
             Replied(turn=self._turn.number, call=request.call, response=response, cost_usd=None)
         )
@@ -293,6 +301,8 @@ class AgentTurn:
             elif found is None:
                 words = toolbox.unknown_tool(call, self._offered(talk))
                 found, is_try = toolbox.Found(content=words, is_error=True), True
+            elif found.is_slip:
+                words, is_try = found.content, True
             content = found.content + await self._note_repeat(talk, call, found.content)
             results.append(
                 ToolResult(
@@ -349,9 +359,9 @@ class AgentTurn:
     ) -> None:
         extra = talk.notices()
         if is_try:
-            talk.tries += 1
+            talk.slip(words)
             if talk.tries >= TRIES:
-                await self._fail(f"{TRIES} tries without a legal end; the last: {words or extra}")
+                await self._fail(talk.describe_slips(words or extra))
                 raise TurnOver
         printed = len(results) == 1 and results[0].call_id == "printed"
         message: Message
@@ -369,8 +379,8 @@ class AgentTurn:
         talk.said.append(said)
         await self._transcript.write(said)
 
-    async def _fail(self, reason: str) -> None:
-        self._progress.error = reason
+    async def _fail(self, reason: str, kind: str | None = None) -> None:
+        self._progress.fail(reason, kind)
         if self._turn.phase == "present":
             await self._parts.journal.try_append(PresentationFailed(reason=reason))
         else:

@@ -1,12 +1,13 @@
 """What a run may spend: reserved before a call, settled after, kept over restarts."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 import anyio
 
 from massgen_mcp.coordination.events import Limit
-from massgen_mcp.interfaces import Limits, Price
+from massgen_mcp.interfaces import Limits, Price, Pricing, Rates, Tariff
 from massgen_mcp.messages import (
     AssistantMessage,
     ModelRequest,
@@ -19,7 +20,19 @@ DEFAULT_OUTPUT_TOKENS = 16_000
 """What one reply is taken to need at most where neither user nor model says."""
 
 BYTES_PER_TOKEN = 2
-"""No tokeniser in use makes more tokens of real text than this."""
+"""Cautious for text as people write it; digits, and scripts other than Latin, can take more."""
+
+BYTES_PER_BOUND_TOKEN = 1
+"""No tokeniser makes more tokens of a text than it has bytes."""
+
+TOKENS_PER_PART = 32
+"""What a provider may write around a message or a tool, at most."""
+
+TOKENS_OF_TOOLS = 1000
+"""What a provider may tell its model about tools in general, at most."""
+
+USD_NOISE = 1e-9
+"""Sums of prices are exact up to this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +70,11 @@ class Reservation:
     usd: float | None
 
 
-def cost_of(usage: Usage, price: Price | None) -> float | None:
-    """USD of these tokens, or None where the price is not known."""
-    if price is None:
+def cost_of(usage: Usage, rates: Rates | None) -> float | None:
+    """USD of one call that used these tokens, or None where the price is not known."""
+    if rates is None:
         return None
+    price = _price_for(usage.input_tokens, rates)
     fresh = usage.input_tokens - usage.cached_tokens - usage.cache_write_tokens
     cached = price.input if price.cached is None else price.cached
     written = price.input if price.cache_write is None else price.cache_write
@@ -73,33 +87,94 @@ def cost_of(usage: Usage, price: Price | None) -> float | None:
     return millions / 1_000_000
 
 
-def lost_call(reservation: Reservation, price: Price | None) -> Spending:
+def _price_for(input_tokens: int, rates: Rates) -> Price:
+    match rates:
+        case Price():
+            return rates
+        case Tariff():
+            beyond = [price for start, price in rates.steps if input_tokens > start]
+            return beyond[-1] if beyond else rates.price
+        case _:
+            assert_never(rates)
+
+
+def worst_cost(input_tokens: int, output_tokens: int, rates: Rates) -> float:
+    """USD of a call of at most this size, whatever of it is cached."""
+    prices = [rates] if isinstance(rates, Price) else [rates.price]
+    if isinstance(rates, Tariff):
+        prices += [price for start, price in rates.steps if input_tokens > start]
+    costs = [
+        input_tokens * max(price.input, price.cached or 0.0, price.cache_write or 0.0)
+        + output_tokens * price.output
+        for price in prices
+    ]
+    return max(costs) / 1_000_000
+
+
+def settled_call(usage: Usage, rates: Rates | None) -> Spending:
+    """What a call is booked with that used these tokens; one that used none cost nothing."""
+    return Spending(calls=1, usage=usage, usd=cost_of(usage, rates) if usage.total_tokens else 0.0)
+
+
+def lost_call(reservation: Reservation, rates: Rates | None) -> Spending:
     """What a call is booked with whose end nobody saw."""
     usage = Usage(input_tokens=reservation.input_tokens, is_estimate=True)
-    usd = cost_of(usage, price)
+    usd = cost_of(usage, rates)
     return Spending(
         calls=1,
         usage=usage,
         usd=usd,
-        held_tokens=reservation.tokens - reservation.input_tokens,
+        held_tokens=max(0, reservation.tokens - reservation.input_tokens),
         held_usd=max(0.0, (reservation.usd or 0.0) - (usd or 0.0)),
     )
 
 
+def failed_call(usage: Usage | None, reservation: Reservation, rates: Rates | None) -> Spending:
+    """What a call is booked with that failed; where its usage is not known, it may have been all."""
+    if usage is not None and usage.is_estimate:
+        return lost_call(reservation, rates)
+    return settled_call(usage or Usage(), rates)
+
+
 def estimate_input(request: ModelRequest) -> int:
-    """An upper bound of the tokens that this request sends."""
-    size = len(request.system.encode()) + len(str(request.schema or ""))
-    size += sum(len(tool.description) + len(str(tool.parameters)) for tool in request.tools)
+    """About how many tokens this request sends, rather too many than too few."""
+    return _size(request) // BYTES_PER_TOKEN
+
+
+def bound_input(request: ModelRequest) -> int:
+    """No provider reads more tokens in this request than these."""
+    parts = 1 + len(request.tools)
+    for message in request.messages:
+        match message:
+            case UserMessage():
+                parts += 1
+            case AssistantMessage(tool_calls=calls):
+                parts += 1 + len(calls)
+            case ToolMessage(results=results):
+                parts += len(results)
+            case _:
+                assert_never(message)
+    around = parts * TOKENS_PER_PART + (TOKENS_OF_TOOLS if request.tools else 0)
+    return _size(request) // BYTES_PER_BOUND_TOKEN + around
+
+
+def _size(request: ModelRequest) -> int:
+    """The bytes of all that is said."""
+    size = len(request.system.encode("utf-8", "replace")) + len(str(request.schema or ""))
+    for tool in request.tools:
+        size += len(f"{tool.name}{tool.description}{tool.parameters}".encode("utf-8", "replace"))
+    texts: list[str] = []
     for message in request.messages:
         match message:
             case UserMessage(text=text):
-                size += len(text.encode())
+                texts.append(text)
             case AssistantMessage(text=text, tool_calls=calls, opaque=opaque):
-                size += len(text.encode()) + len(opaque.encode())
-                size += sum(len(call.arguments.encode()) for call in calls)
+                texts += [text, opaque, *(f"{call.name}{call.arguments}" for call in calls)]
             case ToolMessage(results=results):
-                size += sum(len(result.content.encode()) for result in results)
-    return size // BYTES_PER_TOKEN
+                texts += [result.content for result in results]
+            case _:
+                assert_never(message)
+    return size + sum(len(text.encode("utf-8", "replace")) for text in texts)
 
 
 class Budget:
@@ -112,7 +187,7 @@ class Budget:
     def __init__(
         self,
         limits: Limits,
-        prices: Mapping[str, Price | None],
+        prices: Mapping[str, Pricing],
         on_blocked: Callable[[], None],
     ) -> None:
         self._limits = limits
@@ -120,6 +195,7 @@ class Budget:
         self._on_blocked = on_blocked
         self._reserved: list[Reservation] = []
         self._changed = anyio.Event()
+        self._seen: dict[str, set[Rates]] = {agent: set() for agent in prices}
         self.spent = {agent: Spending() for agent in prices}
         self.total = Spending()
         """What the run has used so far."""
@@ -133,20 +209,23 @@ class Budget:
 
     def worst_case(self, request: ModelRequest) -> Reservation:
         """What this call can cost at most."""
+        bound = bound_input(request)
         output = request.max_output_tokens or DEFAULT_OUTPUT_TOKENS
-        usage = Usage(input_tokens=estimate_input(request), output_tokens=output)
-        usd = cost_of(usage, self._prices[request.agent])
+        # A provider may answer by another model than the configured one, and did so before.
+        configured = self._prices[request.agent](None)
+        known = [rates for rates in (configured, *self._seen[request.agent]) if rates is not None]
+        costs = [worst_cost(bound, output, rates) for rates in known]
         return Reservation(
             agent=request.agent,
-            input_tokens=usage.input_tokens,
-            tokens=usage.total_tokens,
-            usd=usd,
+            input_tokens=min(bound, estimate_input(request)),
+            tokens=bound + output,
+            usd=max(costs, default=None),
         )
 
     def output_bound(self, agent: str, configured: int | None) -> int | None:
         """The output tokens to ask for, so that the reservation is a true worst case."""
-        price = self._prices[agent]
-        costs = self._limits.max_usd is not None and price is not None and price.output > 0
+        rates = self._prices[agent](None)
+        costs = self._limits.max_usd is not None and rates is not None and worst_cost(0, 1, rates)
         if configured is None and (costs or self._limits.max_tokens is not None):
             return DEFAULT_OUTPUT_TOKENS
         return configured
@@ -167,7 +246,7 @@ class Budget:
                 return "max_tokens"
         if self._limits.max_usd is not None:
             usd = (spent.usd or 0.0) + spent.held_usd + sum(one.usd or 0.0 for one in pending)
-            if usd > self._limits.max_usd:
+            if usd > self._limits.max_usd + USD_NOISE:
                 return "max_usd"
         return None
 
@@ -182,31 +261,41 @@ class Budget:
         finally:
             self.blocked.pop(wanted.agent, None)
 
-    def settle(self, reservation: Reservation, usage: Usage | None) -> float | None:
-        """Book what the call really used (None: nothing was charged); its cost in USD."""
+    def settle(
+        self, reservation: Reservation, usage: Usage | None, model: str | None = None
+    ) -> float | None:
+        """Book what the call used (None: nothing was charged); its cost in USD.
+
+        `model` is what answered, by the provider's word, or None where the call failed.
+        """
         self._reserved.remove(reservation)
-        used = usage or Usage()
-        usd = cost_of(used, self._prices[reservation.agent])
-        self.book(reservation.agent, Spending(calls=1, usage=used, usd=usd))
-        return usd
+        rates = self._prices[reservation.agent](model)
+        if model is None:
+            spending = failed_call(usage, reservation, rates)
+        else:
+            spending = settled_call(usage or Usage(), rates)
+        self.book(reservation.agent, spending, [] if model is None else [model])
+        return spending.usd
 
     def settle_lost(self, reservation: Reservation) -> None:
         """Book a call that was cut off: its prompt was read, and nobody knows what else."""
         self._reserved.remove(reservation)
-        self.book(reservation.agent, lost_call(reservation, self._prices[reservation.agent]))
+        rates = self._prices[reservation.agent](None)
+        self.book(reservation.agent, lost_call(reservation, rates))
 
     def release(self, reservation: Reservation) -> None:
         """Give back what was set aside for a call that was not made."""
         self._reserved.remove(reservation)
         self._tell()
 
-    def book(self, agent: str, spending: Spending) -> None:
-        """Add what was used, also before a restart."""
-        before = self.spent[agent]
+    def book(self, agent: str, spending: Spending, models: Iterable[str] = ()) -> None:
+        """Add what was used, also before a restart; `models` are those that answered."""
         if spending.calls and not spending.usage.total_tokens:
             spending = replace(spending, usd=0.0)
-        self.spent[agent] = before + spending
+        self.spent[agent] += spending
         self.total += spending
+        rates = (self._prices[agent](model) for model in models)
+        self._seen[agent].update(one for one in rates if one is not None)
         self._tell()
 
     def _tell(self) -> None:

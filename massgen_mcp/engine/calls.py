@@ -1,66 +1,99 @@
 """One model call: paid for in advance, one of a few at a time, tried again in passing trouble."""
 
 import logging
-import random
+import time
 
 import anyio
 
+from massgen_mcp.coordination.events import Setback
 from massgen_mcp.engine.budget import estimate_input
 from massgen_mcp.engine.parts import Parts
+from massgen_mcp.engine.retries import Retries, Room, describe_error, name_error
 from massgen_mcp.engine.watchdog import Attributed
 from massgen_mcp.errors import (
     MassGenError,
     ProviderError,
     ProviderTimeout,
-    ProviderTrouble,
+    ReplyEmpty,
     ReplyMalformed,
+    ReplyRefused,
 )
+from massgen_mcp.interfaces import AgentSpec
 from massgen_mcp.messages import ModelRequest, ModelResponse, Usage
-from massgen_mcp.providers.registry import is_loopback
+from massgen_mcp.providers.catalogue import is_loopback
 from massgen_mcp.store.codec import CallBegun, CallFailed, Replied
 
 logger = logging.getLogger(__name__)
 
-FIRST_WAIT = 0.5
-LONGEST_WAIT = 30.0
+WORDS_CHARS = 500
+"""How much of an error's words an event has; the transcript has them all."""
 
-LOOPBACK_PATIENCE = 5.0
-"""Seconds for a server on this very machine to come up."""
+GRACE_SECONDS = 120.0
+"""How much of a call's waiting for its provider costs the agent no time: it is nobody's fault."""
 
 
 async def call_model(parts: Parts, request: ModelRequest) -> ModelResponse:
     """The reply, durable in the transcript. Raises ProviderError once trying again is no use."""
-    began = parts.clock.now()
-    attempt = 0
+    progress = parts.progress[request.agent]
+    retries = Retries(
+        patience=parts.spec.settings.limits.retry_seconds,
+        is_loopback=is_loopback(parts.agents[request.agent].base_url),
+        was_heard=progress.model is not None,
+    )
+    grace = GRACE_SECONDS
     while True:
         try:
             return await _call_once(parts, request)
-        except ProviderTrouble as trouble:
-            attempt += 1
-            wait = _wait_before(attempt, trouble)
-            patience = _patience(parts, request.agent, trouble)
-            left = patience - (parts.clock.now() - began)
-            parts.progress[request.agent].error = str(trouble)
-            if wait > left:
-                raise
-            logger.info("%s: %s; trying again in %.1f s", request.agent, trouble, wait)
-            await anyio.sleep(wait)
+        except ProviderError as error:
+            progress.fail(str(error), name_error(error))
+            wait = retries.next_wait(error, parts.clock.now(), _room(parts, request, grace))
+            logger.info("%s: %s; trying again in %.1f s", request.agent, error, wait)
+            progress.fail(str(error), name_error(error), time.time() + wait)
+            _tell(parts, request, error, wait)
+        await _sit_out(parts, request.agent, wait, min(wait, grace))
+        grace = max(0.0, grace - wait)
+        progress.fail(progress.error or "", progress.error_kind)
 
 
-def _patience(parts: Parts, agent: str, trouble: ProviderTrouble) -> float:
-    """How long to try again: an own server that is not there will not come by waiting."""
-    patience = parts.spec.settings.limits.retry_seconds
-    if trouble.is_unreachable and is_loopback(parts.agents[agent].base_url):
-        return min(patience, LOOPBACK_PATIENCE)
-    return patience
+def _tell(parts: Parts, request: ModelRequest, error: ProviderError, wait: float) -> None:
+    """Put it into the journal that a call is made again; nobody waits for that record."""
+    setback = Setback(
+        agent=request.agent,
+        turn=request.turn,
+        kind=name_error(error),
+        words=str(error)[:WORDS_CHARS],
+        retry_in=round(wait, 3),
+    )
+    if parts.journal.objection(setback) is None:
+        parts.journal.accept(setback, sync=False)
 
 
-def _wait_before(attempt: int, trouble: ProviderTrouble) -> float:
-    """The provider's own word if it gave one, else twice as long each time; never in step."""
-    jitter = random.uniform(1.0, 1.25)
-    if trouble.retry_after is not None:
-        return trouble.retry_after * jitter
-    return min(LONGEST_WAIT, FIRST_WAIT * 2 ** (attempt - 1)) * jitter
+def _room(parts: Parts, request: ModelRequest, grace: float) -> Room:
+    """How long the turn and the run have for another try; with `grace` their clocks stand still."""
+    limits = parts.spec.settings.limits
+    now = parts.clock.now()
+    parts.clocks.advance(now)
+    of_turn = limits.turn_seconds
+    if request.phase == "ballot":
+        of_turn = min(of_turn, parts.spec.settings.coordination.straggler_seconds)
+    left = of_turn - parts.clocks.turn_elapsed(request.agent, request.turn)
+    turn = Room(seconds=left + grace, what="of its turn")
+    if request.phase == "present":
+        return turn
+    run = Room(seconds=limits.run_seconds - now, what="of the run")
+    return min(turn, run, key=lambda one: one.seconds)
+
+
+async def _sit_out(parts: Parts, agent: str, wait: float, grace: float) -> None:
+    """Wait; the first `grace` seconds cost the agent neither turn time nor its place in the run."""
+    parts.waiting.add(agent)
+    parts.poke()
+    try:
+        await anyio.sleep(grace)
+    finally:
+        parts.waiting.discard(agent)
+        parts.poke()
+    await anyio.sleep(wait - grace)
 
 
 async def _call_once(parts: Parts, request: ModelRequest) -> ModelResponse:
@@ -68,6 +101,7 @@ async def _call_once(parts: Parts, request: ModelRequest) -> ModelResponse:
     reservation = parts.budget.worst_case(request)
     await parts.budget.reserve(reservation)
     is_begun = settled = False
+    heard = anyio.Event()
     try:
         async with _Slot(parts, request.agent):
             begun = CallBegun(
@@ -82,8 +116,9 @@ async def _call_once(parts: Parts, request: ModelRequest) -> ModelResponse:
             if parts.budget.is_capped:
                 # Written before the call, so that a crash cannot hide it; a power cut may, once.
                 await written.wait()
-            response = await _ask(parts, request)
-        cost = parts.budget.settle(reservation, response.usage)
+            response = await _ask(parts, request, heard)
+        _require_content(parts.agents[request.agent], response)
+        cost = parts.budget.settle(reservation, response.usage, response.model)
         settled = True
         reply = Replied(turn=request.turn, call=request.call, response=response, cost_usd=cost)
         # Not waited for: nothing is done with a reply that is not recorded after it, or flushes.
@@ -92,10 +127,14 @@ async def _call_once(parts: Parts, request: ModelRequest) -> ModelResponse:
         if settled:
             raise
         settled = True
-        usage = _usage_of_failure(error, request)
-        parts.budget.settle(reservation, usage)
+        usage = error.usage or _guess_usage(error, request, was_heard=heard.is_set())
+        parts.budget.settle(reservation, usage, error.model)
         failed = CallFailed(
-            turn=request.turn, call=request.call, error=str(error)[:2000], usage=usage
+            turn=request.turn,
+            call=request.call,
+            error=describe_error(error)[:2000],
+            usage=usage,
+            model=error.model,
         )
         await transcript.write(failed)
         raise
@@ -104,23 +143,40 @@ async def _call_once(parts: Parts, request: ModelRequest) -> ModelResponse:
             parts.budget.release(reservation)
         elif not settled:
             parts.budget.settle_lost(reservation)
-    parts.progress[request.agent].error = None
+    parts.progress[request.agent].recover()
     parts.progress[request.agent].model = response.model
     return response
 
 
-def _usage_of_failure(error: ProviderError, request: ModelRequest) -> Usage | None:
-    """What a failed call is booked with: a timeout may have been charged, a refusal was not."""
-    if isinstance(error, ProviderTimeout | ReplyMalformed):
+def _require_content(spec: AgentSpec, response: ModelResponse) -> None:
+    """Raise ReplyEmpty for a reply that says nothing and calls nothing."""
+    if response.tool_calls or response.text.strip():
+        return
+    cut = ", cut off by its limit of tokens" if response.stop_reason == "length" else ""
+    msg = (
+        f"{spec.provider} model {spec.model!r} sent an empty reply{cut}. Raise `max_output_tokens` in "
+        f"`options` of agent {spec.name!r}, or give it another `model`."
+    )
+    error = ReplyEmpty(msg)
+    error.usage, error.model = response.usage, response.model
+    raise error
+
+
+def _guess_usage(error: ProviderError, request: ModelRequest, *, was_heard: bool) -> Usage | None:
+    """What a failed call is booked with: a reply was made and may be charged, an error was not."""
+    was_made = isinstance(error, ProviderTimeout | ReplyEmpty | ReplyMalformed | ReplyRefused)
+    if was_made or was_heard:
         return Usage(input_tokens=estimate_input(request), is_estimate=True)
     return None
 
 
-async def _ask(parts: Parts, request: ModelRequest) -> ModelResponse:
+async def _ask(parts: Parts, request: ModelRequest, heard: anyio.Event) -> ModelResponse:
+    """The reply; `heard` is set once its first piece has come."""
     spec = parts.agents[request.agent]
     progress = parts.progress[request.agent]
 
     def hear(piece: str) -> None:
+        heard.set()
         progress.move(forward=False)
         parts.on_text(request.agent, piece)
 

@@ -199,7 +199,10 @@ class Clocks:
         answered = sum(bool(agent.answers) for agent in active)
         submitting = bool(submissions_under_way(state))
         if 2 * answered > len(active) and not barrier_is_open(state):
-            wanted["barrier", "", 0] = (self._coordination.first_answers_wait, not submitting)
+            # Nor does it run while a member waits for its provider to come back, or for a free call.
+            held = any(a.label in paused and not is_past_first_answer(a) for a in active)
+            runs = not submitting and not held
+            wanted["barrier", "", 0] = (self._coordination.first_answers_wait, runs)
         others_wait = voted > 0 and 2 * voted >= len(active)
         busy = [agent for agent in active if agent.submission is not None]
         for agent in [*agents_at_work(state), *busy]:

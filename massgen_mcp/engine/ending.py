@@ -115,6 +115,7 @@ def agent_facts(spec: RunSpec, history: History) -> Mapping[str, AgentFacts]:
             usage=spent.usage,
             usd=spent.usd,
             held_tokens=spent.held_tokens,
+            timeout_seconds=agent.timeout_seconds,
             model=models[-1] if models else None,
         )
     return facts

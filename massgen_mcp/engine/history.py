@@ -7,15 +7,16 @@ from massgen_mcp.coordination.events import Event, Member, RunEnded, RunStarted,
 from massgen_mcp.coordination.machine import START, apply
 from massgen_mcp.coordination.state import RunState
 from massgen_mcp.coordination.tally import draw
-from massgen_mcp.engine.budget import Reservation, Spending, cost_of, lost_call
+from massgen_mcp.engine.budget import Reservation, Spending, failed_call, lost_call, settled_call
 from massgen_mcp.engine.clocks import Clocks
 from massgen_mcp.engine.journal import JOURNAL
 from massgen_mcp.engine.transcript import Transcript, transcript_stream
 from massgen_mcp.errors import CorruptRun, IllegalEvent
 from massgen_mcp.interfaces import AgentSpec, RunSpec, RunStore
 from massgen_mcp.messages import Usage
-from massgen_mcp.providers.registry import price_of
+from massgen_mcp.providers.prices import pricing_of
 from massgen_mcp.store.codec import (
+    CallBegun,
     CallFailed,
     JournalRecord,
     Replied,
@@ -155,24 +156,43 @@ def _fold(state: RunState, record: JournalRecord) -> RunState:
 
 
 def spending_of(spec: AgentSpec, records: Sequence[TranscriptRecord]) -> Spending:
-    """What an agent has used by its transcript; calls lost in a crash are held as reserved."""
-    price = price_of(spec)
+    """What an agent has used by its transcript; what lost calls may have used besides is held."""
+    pricing = pricing_of(spec)
     spent = Spending()
+    begun: Reservation | None = None
     for record in records:
         match record:
+            case CallBegun():
+                begun = _reservation(record)
             case Replied(response=response, cost_usd=cost):
                 spent += Spending(calls=1, usage=response.usage, usd=cost)
-            case CallFailed(usage=usage):
-                used = usage or Usage()
-                spent += Spending(calls=1, usage=used, usd=cost_of(used, price) if usage else 0.0)
+            case CallFailed(usage=Usage() as usage, model=str() as model):
+                spent += settled_call(usage, pricing(model))
+            case CallFailed(usage=Usage() as usage) if begun is not None:
+                spent += failed_call(usage, begun, pricing(None))
+            case CallFailed():
+                spent += Spending(calls=1)
             case _:
                 pass
     for lost in Transcript.lost_calls(records):
-        reservation = Reservation(
-            agent="",
-            input_tokens=lost.input_tokens,
-            tokens=lost.reserved_tokens,
-            usd=lost.reserved_usd,
-        )
-        spent += lost_call(reservation, price)
+        spent += lost_call(_reservation(lost), pricing(None))
     return spent
+
+
+def _reservation(begun: CallBegun) -> Reservation:
+    return Reservation(
+        agent="",
+        input_tokens=begun.input_tokens,
+        tokens=begun.reserved_tokens,
+        usd=begun.reserved_usd,
+    )
+
+
+def models_of(records: Sequence[TranscriptRecord]) -> list[str]:
+    """The models that answered an agent, each once, in the words of its provider."""
+    answered = (
+        r.response.model if isinstance(r, Replied) else r.model
+        for r in records
+        if isinstance(r, Replied | CallFailed)
+    )
+    return list(dict.fromkeys(model for model in answered if model is not None))

@@ -21,6 +21,10 @@ class Progress:
     last_activity: float = field(default_factory=time.time)
     last_progress: float = field(default_factory=time.time)
     error: str | None = None
+    error_kind: str | None = None
+    """The class of a model call's error in a word or two: `rate limit`, `timeout`, ..."""
+    retry_at: float | None = None
+    """When the call that failed is made again; None if it is not, or is under way."""
     model: str | None = None
     """The name that the provider gives for what really answers."""
 
@@ -29,6 +33,14 @@ class Progress:
         self.last_activity = time.time()
         if forward:
             self.last_progress = self.last_activity
+
+    def fail(self, words: str, kind: str | None = None, retry_at: float | None = None) -> None:
+        """Note what went wrong, and when it is tried again, in seconds since the epoch."""
+        self.error, self.error_kind, self.retry_at = words, kind, retry_at
+
+    def recover(self) -> None:
+        """Note that nothing is wrong any more."""
+        self.error = self.error_kind = self.retry_at = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +61,7 @@ class Parts:
     checker: Checker | None
     progress: Mapping[str, Progress]
     waiting: set[str]
-    """Agents that wait for a free call: their clocks stand still."""
+    """Agents that wait for a free call or for their provider to come back: their clocks stand still."""
     watch: LoopWatch
     poke: Callable[[], None]
     on_text: Callable[[str, str], None]

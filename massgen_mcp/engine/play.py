@@ -17,7 +17,13 @@ from massgen_mcp.coordination.objections import objection
 from massgen_mcp.coordination.state import Ended
 from massgen_mcp.engine.budget import Budget
 from massgen_mcp.engine.ending import deliver, facts_of, put_status, start_event
-from massgen_mcp.engine.history import History, read_history, specs_by_label, spending_of
+from massgen_mcp.engine.history import (
+    History,
+    models_of,
+    read_history,
+    specs_by_label,
+    spending_of,
+)
 from massgen_mcp.engine.journal import JOURNAL, Committed, Journal, RunClock
 from massgen_mcp.engine.parts import Parts, Progress
 from massgen_mcp.engine.runner import Runner
@@ -26,7 +32,7 @@ from massgen_mcp.engine.transcript import Transcript
 from massgen_mcp.engine.watchdog import LoopWatch
 from massgen_mcp.engine.world import World
 from massgen_mcp.interfaces import Line, Model, RunSpec
-from massgen_mcp.providers.registry import price_of
+from massgen_mcp.providers.prices import pricing_of
 from massgen_mcp.store.codec import JournalRecord, encode_record
 from massgen_mcp.store.status import AgentFacts, RunFacts, build_status
 
@@ -128,10 +134,11 @@ class Play:
         clock = RunClock(history.run_clock)
         members = [agent.member for agent in history.state.agents.values()]
         agents = specs_by_label(spec, members)
-        prices = {label: price_of(agent) for label, agent in agents.items()}
+        prices = {label: pricing_of(agent) for label, agent in agents.items()}
         budget = Budget(spec.settings.limits, prices, poke)
         for label, agent in agents.items():
-            budget.book(label, spending_of(agent, history.transcripts[label]))
+            records = history.transcripts[label]
+            budget.book(label, spending_of(agent, records), models_of(records))
         return Parts(
             spec=spec,
             agents=agents,
@@ -203,9 +210,12 @@ class Play:
             usd=spent.usd,
             held_tokens=spent.held_tokens,
             turn_seconds=parts.clocks.turn_elapsed(label, turn),
+            timeout_seconds=parts.agents[label].timeout_seconds,
             last_activity=progress.last_activity,
             last_progress=progress.last_progress,
             error=progress.error,
+            error_kind=progress.error_kind,
+            retry_at=progress.retry_at,
             model=progress.model,
         )
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
+from massgen_mcp.coordination.events import Setback
 from massgen_mcp.coordination.machine import Turn
 from massgen_mcp.coordination.state import (
     Agent,
@@ -14,9 +15,11 @@ from massgen_mcp.coordination.state import (
     vote_targets,
 )
 from massgen_mcp.engine import toolbox
+from massgen_mcp.engine.calls import WORDS_CHARS
 from massgen_mcp.engine.parts import Parts
-from massgen_mcp.engine.prompts import WRAP_UP, View, news_text
+from massgen_mcp.engine.prompts import WRAP_UP, View, news_text, turn_prompt
 from massgen_mcp.engine.transcript import as_messages
+from massgen_mcp.engine.trimming import TRIMMED, size_of, trim
 from massgen_mcp.messages import Message, UserMessage
 from massgen_mcp.store.codec import Replied, Said
 
@@ -31,7 +34,6 @@ class Talk:
     parts: Parts
     turn: Turn
     opening: RunState
-    opened: UserMessage
     said: list[Replied | Said]
     seen: int = 0
     tries: int = 0
@@ -41,9 +43,11 @@ class Talk:
     """Places of news that were told out of order; all up to `seen` are known anyway."""
     wrap_up_given: bool = False
     repeats: Counter[tuple[str, str, str]] = field(default_factory=Counter[tuple[str, str, str]])
+    _opened: str = ""
 
     def __post_init__(self) -> None:
         """Take up what the records say of this turn."""
+        self._opened = self._render(None)
         self.seen = newest_news(self.opening, self.label)
         for record in self.said:
             if isinstance(record, Said):
@@ -51,6 +55,25 @@ class Talk:
                 self.tries += record.is_try
             else:
                 self.tool_calls += len(toolbox.reading_calls(record.response))
+
+    def slip(self, words: str) -> None:
+        """Count a try that did not end the turn, and put it, each malformed call, into the journal."""
+        self.tries += 1
+        malformed = toolbox.count_malformed(self.said[-1:])
+        kinds = ["malformed call"] * malformed or ["no legal end"]
+        for kind in kinds:
+            setback = Setback(
+                agent=self.label, turn=self.turn.number, kind=kind, words=words[:WORDS_CHARS]
+            )
+            if self.parts.journal.objection(setback) is None:
+                # Nobody waits for it: what follows in the transcript is durable by itself.
+                self.parts.journal.accept(setback, sync=False)
+
+    def describe_slips(self, last: str) -> str:
+        """Why a turn failed whose tries are used up."""
+        count = toolbox.count_malformed(self.said)
+        broken = f" ({count} malformed calls)" if count else ""
+        return f"{self.tries} tries without a legal end{broken}; the last: {last}"
 
     @property
     def label(self) -> str:
@@ -68,8 +91,42 @@ class Talk:
         return self.state.agents[self.label]
 
     def messages(self) -> tuple[Message, ...]:
-        """All of it, as the model is sent it."""
-        return (self.opened, *as_messages(self.said))
+        """All of it, as the model is sent it: what came before a trim is cut."""
+        for place, record in enumerate(self.said):
+            if _is_trim(record):
+                rest = as_messages(self.said[place + 1 :])
+                return (*trim(self._open, as_messages(self.said[:place])), *rest)
+        return (UserMessage(text=self._opened), *as_messages(self.said))
+
+    def _open(self, excerpt_chars: int | None) -> str:
+        """The turn's prompt, with so many characters of each answer."""
+        if excerpt_chars is None:
+            return self._opened
+        return self._render(excerpt_chars)
+
+    def _render(self, excerpt_chars: int | None) -> str:
+        agent = self.opening.agents[self.label]
+        spec, turn = self.parts.spec, self.turn
+        return turn_prompt(
+            spec, self.opening, agent, turn.number, turn.phase, excerpt_chars=excerpt_chars
+        )
+
+    def plan_trim(self) -> Said | None:
+        """The record by which all that was said is sent cut from now on.
+
+        None where a turn was trimmed before, or nothing can be cut.
+        """
+        if any(_is_trim(record) for record in self.said):
+            return None
+        before = size_of(self.messages())
+        after = size_of(trim(self._open, as_messages(self.said)))
+        if after >= before:
+            return None
+        words = (
+            f"{TRIMMED} Longer than the model can read: {before} characters were cut to {after}."
+        )
+        message = UserMessage(text=words)
+        return Said(turn=self.turn.number, message=message, seen=self.seen)
 
     def shown_targets(self) -> list[str]:
         """Whom the agent may vote for, among those whose answers it has been shown."""
@@ -136,3 +193,11 @@ class Talk:
         if is_complete:
             self.seen = max(self.seen, newest_news(self.state, self.label))
         return news_text(self.view(), told) if told else ""
+
+
+def _is_trim(record: Replied | Said) -> bool:
+    match record:
+        case Said(message=UserMessage(text=text)):
+            return text.startswith(TRIMMED)
+        case _:
+            return False

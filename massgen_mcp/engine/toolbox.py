@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
@@ -18,9 +18,14 @@ from massgen_mcp.engine.prompts import (
 )
 from massgen_mcp.interfaces import FileDraft
 from massgen_mcp.messages import ModelResponse, ToolCall
+from massgen_mcp.store.codec import Replied, TranscriptRecord
 
 _KNOWN = TERMINAL | {LIST_ANSWERS, READ_ANSWER}
-_FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
+# What local models put around a call that they print: a code fence, or the tags of their template.
+_WRAPPED = [
+    re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL),
+    re.compile(r"\A\s*<tool_call>(.*)</tool_call>\s*\Z", re.DOTALL),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +64,8 @@ class Found:
 
     content: str
     is_error: bool = False
+    is_slip: bool = False
+    """Whether it costs one of the turn's tries."""
 
 
 def calls_of(response: ModelResponse) -> tuple[ToolCall, ...]:
@@ -76,8 +83,8 @@ def reading_calls(response: ModelResponse) -> tuple[ToolCall, ...]:
 
 
 def _printed_call(text: str) -> ToolCall | None:
-    fenced = _FENCE.match(text)
-    found = _json_object(fenced.group(1) if fenced else text)
+    wrapped = next((found for form in _WRAPPED if (found := form.match(text))), None)
+    found = _json_object(wrapped.group(1) if wrapped else text)
     if found is None:
         return None
     inner = found.get("function")
@@ -108,15 +115,30 @@ def _json_object(text: str) -> Mapping[str, object] | None:
     return cast("Mapping[str, object]", found) if isinstance(found, dict) else None
 
 
+def count_malformed(records: Iterable[TranscriptRecord]) -> int:
+    """How many calls in these records of a transcript were not whole JSON."""
+    replies = [record.response for record in records if isinstance(record, Replied)]
+    return sum(_is_malformed(call) for reply in replies for call in calls_of(reply))
+
+
+def _is_malformed(call: ToolCall) -> bool:
+    """Whether the arguments cannot be read; a call that needs none may have none."""
+    is_absent = not call.arguments.strip() and not is_terminal(call)
+    return not is_absent and _json_object(call.arguments) is None
+
+
+def _words_for_malformed(call: ToolCall) -> str:
+    return (
+        f"The arguments of {call.name} are not a whole JSON object; they may have been cut off. "
+        "Call it again, shorter if need be."
+    )
+
+
 def read_wish(call: ToolCall) -> Wish:
     """What a terminal call asks for, or why it cannot be understood."""
     found = _json_object(call.arguments)
     if found is None:
-        return Unusable(
-            call=call,
-            words=f"The arguments of {call.name} are not a whole JSON object; they may have been cut "
-            "off. Call it again, shorter if need be.",
-        )
+        return Unusable(call=call, words=_words_for_malformed(call))
     return _read_answer_wish(call, found) if call.name == NEW_ANSWER else _read_vote(call, found)
 
 
@@ -175,6 +197,8 @@ def run_reading(view: View, call: ToolCall) -> Found | None:
         return Found(content=list_text(view))
     if call.name != READ_ANSWER:
         return None
+    if _is_malformed(call):
+        return Found(content=_words_for_malformed(call), is_error=True, is_slip=True)
     found = _json_object(call.arguments) or {}
     label, offset = found.get("label"), found.get("offset", 0)
     answer = _find(view.state, label) if isinstance(label, str) else None
@@ -201,8 +225,6 @@ def is_terminal(call: ToolCall) -> bool:
 def words_without_call(response: ModelResponse, offered: list[str]) -> str:
     """What to say to a reply that made no call."""
     ends = " or ".join(name for name in offered if name in TERMINAL)
-    if not response.text.strip():
-        return f"Your reply was empty. End the turn with {ends}."
     if response.stop_reason == "length":
         return f"Your reply was cut off before any call. End the turn with a shorter {ends}."
     return f"Your reply made no call, so nobody sees it. End the turn with {ends}."

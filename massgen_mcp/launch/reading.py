@@ -249,9 +249,10 @@ class Reader:
 
     def runs(self) -> list[JsonObject]:
         """All runs, newest first; one that cannot be read says so and hides no other."""
-        return [self._describe(run_id) for run_id in self._store.list()]
+        return [self.describe(run_id) for run_id in self._store.list()]
 
-    def _describe(self, run_id: str) -> JsonObject:
+    def describe(self, run_id: str) -> JsonObject:
+        """A run in a list; one that cannot be read says so."""
         try:
             spec = read_spec(self._store, run_id)
             status = self.status(run_id)

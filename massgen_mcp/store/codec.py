@@ -90,12 +90,16 @@ class Said:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFailed:
-    """A model call brought no usable reply; `usage` is what it is known to have used."""
+    """A model call brought no usable reply; `usage` is what it is known to have used.
+
+    `model` is there where a reply was made and its provider told what that cost.
+    """
 
     turn: int
     call: int
     error: str
     usage: Usage | None
+    model: str | None = None
     type: Literal["call_failed"] = "call_failed"
 
 

@@ -25,7 +25,7 @@ def narrate(event: JsonObject) -> str | None:
             return f"{agent} votes for {event['answer']}: {_cut(event['reason'])}"
         case "vote_overtaken":
             return f"{agent}'s vote is not counted: {event['by']} came meanwhile"
-        case "turn_failed" | "turn_expired" | "agent_retired" | "passed_over":
+        case "setback" | "turn_failed" | "turn_expired" | "agent_retired" | "passed_over":
             return _narrate_trouble(event)
         case _:
             return _narrate_run(event)
@@ -34,6 +34,10 @@ def narrate(event: JsonObject) -> str | None:
 def _narrate_trouble(event: JsonObject) -> str:
     agent = event["agent"]
     match event["type"]:
+        case "setback":
+            wait = event.get("retry_in")
+            again = f", tries again in {wait:.0f} s" if isinstance(wait, int | float) else ""
+            return f"{agent}: {event['kind']}{again}: {_cut(event['words'])}"
         case "turn_expired":
             return f"a turn of {agent} took all its time"
         case "turn_failed":

@@ -51,9 +51,13 @@ class AgentFacts:
     usd: float | None = 0.0
     held_tokens: int = 0
     turn_seconds: float = 0.0
+    timeout_seconds: float | None = None
+    """The limit of one model call."""
     last_activity: float | None = None
     last_progress: float | None = None
     error: str | None = None
+    error_kind: str | None = None
+    retry_at: float | None = None
     model: str | None = None
 
 
@@ -163,14 +167,18 @@ def _describe_agent(state: RunState, agent: Agent, facts: RunFacts) -> JsonObjec
         "latest_label": None if answer is None else answer.label,
         "vote_for": None if agent.vote is None else agent.vote.answer,
         "turn_seconds": round(fact.turn_seconds, 1),
+        "timeout_seconds": fact.timeout_seconds,
         "last_activity_at": None if fact.last_activity is None else timestamp(fact.last_activity),
         "last_progress_at": None if fact.last_progress is None else timestamp(fact.last_progress),
         "is_stalled": _is_stalled(fact, facts.now),
         "calls": fact.calls,
         "tokens": fact.usage.total_tokens,
         "cost_usd": fact.usd,
+        "cost_is_estimate": fact.usage.is_estimate,
         "rules_enforced": True,
         "error": reason or fact.error,
+        "error_kind": fact.error_kind,
+        "retry_at": None if fact.retry_at is None else timestamp(fact.retry_at),
     }
 
 

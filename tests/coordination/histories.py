@@ -32,6 +32,7 @@ from massgen_mcp.coordination.events import (
     PresentationFailed,
     RunBroken,
     RunLimitReached,
+    Setback,
     TurnExpired,
     TurnFailed,
     TurnStarted,
@@ -202,6 +203,7 @@ class _Play:
             (1, RunBroken(error="the worker met an error")),
             (1, Degraded(reason="a model had no tool calls")),
             (1, DraftKept(agent=agent, name="draft", reason="late")),
+            (1, Setback(agent=agent, turn=1, kind="outage", words="500", retry_in=1.0)),
             (1, WorkerStarted(pid=2, is_resume=True)),
         ]
         if isinstance(self.state.phase, Balloting):

@@ -11,11 +11,24 @@ from massgen_mcp.engine.budget import (
     Budget,
     Reservation,
     Spending,
+    bound_input,
     cost_of,
     estimate_input,
+    lost_call,
+    worst_cost,
 )
-from massgen_mcp.interfaces import AgentSpec, Limits, Price
-from massgen_mcp.messages import ModelRequest, Usage, UserMessage
+from massgen_mcp.interfaces import AgentSpec, Limits, Price, Tariff
+from massgen_mcp.messages import (
+    AssistantMessage,
+    Message,
+    ModelRequest,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    ToolSpec,
+    Usage,
+    UserMessage,
+)
 from massgen_mcp.store.codec import CallBegun, Replied
 from tests.engine.table import FOREVER, Step, Table, scripted, table
 
@@ -158,20 +171,57 @@ def test_a_cost_counts_each_kind_of_token_at_its_price() -> None:
     assert cost_of(usage, None) is None
 
 
-def test_an_estimate_is_an_upper_bound_of_what_is_sent() -> None:
-    request = ModelRequest(
+def request_of(
+    *messages: Message, system: str = "", tools: tuple[ToolSpec, ...] = ()
+) -> ModelRequest:
+    return ModelRequest(
         agent="agent1",
         turn=1,
         call=1,
         phase="answer",
-        system="é" * 100,
-        messages=(UserMessage(text="x" * 1000),),
+        system=system,
+        messages=messages,
+        tools=tools,
     )
+
+
+def test_an_estimate_is_an_upper_bound_of_what_is_sent() -> None:
+    request = request_of(UserMessage(text="x" * 1000), system="é" * 100)
     assert estimate_input(request) >= 1200 // 2
 
 
+CALL = ToolCall(id="1", name="vote", arguments="7" * 500)
+
+
+@pytest.mark.parametrize(
+    ("request_", "size"),
+    [
+        # Digits, rare scripts and emoji can take a token for each byte.
+        (request_of(UserMessage(text="7" * 10_000)), 10_000),
+        (request_of(UserMessage(text="\U0001f9ec" * 100), system="ᚠ" * 100), 700),
+        (request_of(AssistantMessage(text="ab", tool_calls=(CALL, CALL), opaque="[1]")), 1005),
+        (
+            request_of(ToolMessage(results=(ToolResult(call_id="1", name="n", content="9" * 50),))),
+            50,
+        ),
+        (
+            request_of(
+                tools=(ToolSpec(name="n", description="d" * 90, parameters={"é": "é" * 5}),)
+            ),
+            101,
+        ),
+        (request_of(UserMessage(text="\ud800" * 10)), 10),
+    ],
+)
+def test_no_tokeniser_makes_more_of_a_request_than_what_is_reserved_for_it(
+    request_: ModelRequest, size: int
+) -> None:
+    assert size < bound_input(request_) < size * 3 + 2000
+    assert estimate_input(request_) <= bound_input(request_)
+
+
 def budget(limits: Limits) -> Budget:
-    return Budget(limits, {"agent1": PRICE, "agent2": None}, lambda: None)
+    return Budget(limits, {"agent1": lambda _: PRICE, "agent2": lambda _: None}, lambda: None)
 
 
 async def test_an_unknown_price_makes_the_total_unknown_and_counts_as_nothing_against_a_cap() -> (
@@ -216,3 +266,43 @@ def test_a_refused_call_costs_nothing_even_at_an_unknown_price() -> None:
     kept.book("agent2", Spending(calls=1, usd=None))
     assert kept.total.usd == 0.0
     assert kept.total.calls == 1
+
+
+async def test_a_call_that_just_fits_is_made() -> None:
+    """Three times ten cents are thirty, whatever binary fractions make of it."""
+    kept = budget(replace(FOREVER, max_usd=0.3))
+    for _ in range(3):
+        reservation = Reservation(input_tokens=0, agent="agent1", tokens=1, usd=0.1)
+        assert kept.what_is_exceeded(reservation) is None
+        await kept.reserve(reservation)
+    over = Reservation(input_tokens=0, agent="agent1", tokens=1, usd=0.000001)
+    assert kept.what_is_exceeded(over) == "max_usd"
+
+
+async def test_a_reply_that_used_nothing_costs_nothing_even_at_an_unknown_price() -> None:
+    kept = budget(FOREVER)
+    reservation = Reservation(input_tokens=5, agent="agent2", tokens=10, usd=None)
+    await kept.reserve(reservation)
+    assert kept.settle(reservation, Usage(), "x-1") == 0.0
+    assert kept.total == Spending(calls=1)
+
+
+@pytest.mark.parametrize("read", [99, 100, 101, 1001])
+def test_a_tariff_is_paid_by_the_step_that_a_call_reaches(read: int) -> None:
+    dearer = Price(input=20.0, output=200.0, cached=2.0)
+    steps = ((100, dearer), (1000, Price(input=50.0, output=500.0)))
+    expected = {99: PRICE, 100: PRICE, 101: dearer, 1001: steps[1][1]}[read]
+    usage = Usage(input_tokens=read, cached_tokens=40, output_tokens=7)
+    assert cost_of(usage, Tariff(price=PRICE, steps=steps)) == cost_of(usage, expected)
+    assert worst_cost(read, 7, Tariff(price=PRICE, steps=steps)) >= worst_cost(read, 7, expected)
+
+
+def test_a_worst_case_is_not_made_smaller_by_what_may_be_cached() -> None:
+    price = Price(input=10.0, output=100.0, cached=1.0, cache_write=12.5)
+    assert worst_cost(1000, 10, price) == pytest.approx((1000 * 12.5 + 1000) / 1e6)
+    assert worst_cost(1000, 10, PRICE) == pytest.approx((1000 * 10 + 1000) / 1e6)
+
+
+def test_a_damaged_record_of_a_call_gives_no_credit() -> None:
+    lost = lost_call(Reservation(agent="", input_tokens=900, tokens=5, usd=-7.0), PRICE)
+    assert (lost.held_tokens, lost.held_usd) == (0, 0.0)

@@ -39,7 +39,6 @@ SLIPS: dict[str, tuple[Step, str]] = {
         {"text": 'So: {"name": "vote", "arguments": {"agent_id": "agent2"}}'},
         "made no call",
     ),
-    "nothing at all": ({"empty": True}, "empty"),
     "an answer and a vote": ({"both": True}, "more than one of new_answer and vote"),
     "a call that does not exist": (
         call("submit_answer", text="x"),
@@ -106,18 +105,19 @@ async def test_a_call_of_an_unknown_name_is_told_the_valid_ones_and_is_bounded()
 
 
 async def test_an_empty_reply_fails_in_the_end_and_is_never_an_answer() -> None:
-    """BR-024: nothing said, again and again, is a failed turn that says so; nobody can vote for it."""
+    """BR-024: nothing said, and nothing the second time, is a failed turn; nobody can vote for it."""
     run = table(scripted("a", {"empty": True}), good("b"), good("c"), final="reuse")
     outcome = await run.play()
     failed = run.all_of(TurnFailed)
     assert [event.agent for event in failed] == ["agent1", "agent1"]
-    assert all("empty" in event.reason for event in failed)
+    assert all(event.reason.startswith("empty reply: ") for event in failed)
+    assert len(run.requests_of("agent1")) == 4
     assert [gone.agent for gone in outcome.retired] == ["agent1"]
     assert {paper.target for paper in outcome.votes} == {"agent2"}
     assert not run.state.agents["agent1"].answers
 
 
-@pytest.mark.parametrize("fenced", [False, True])
+@pytest.mark.parametrize("form", ["{}", "```json\n{}\n```", "<tool_call>\n{}\n</tool_call>\n"])
 @pytest.mark.parametrize(
     "written",
     [
@@ -129,11 +129,10 @@ async def test_an_empty_reply_fails_in_the_end_and_is_never_an_answer() -> None:
     ],
 )
 async def test_a_call_printed_as_json_counts_as_that_call(
-    written: dict[str, object], fenced: bool
+    written: dict[str, object], form: str
 ) -> None:
     """BR-030: a reply whose text is exactly a call in JSON is taken for that call."""
-    text = json.dumps(written)
-    step = {"text": f"```json\n{text}\n```" if fenced else text}
+    step = {"text": form.replace("{}", json.dumps(written))}
     run = table(slips(step), good("b"), good("c"), final="reuse")
     outcome = await run.play()
     assert len(run.requests_of("agent1")) == 2

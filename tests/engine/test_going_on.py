@@ -11,6 +11,7 @@ from massgen_mcp.coordination.events import (
     TurnFailed,
     WorkerStarted,
 )
+from massgen_mcp.coordination.state import current_answers
 from massgen_mcp.engine.history import read_history
 from massgen_mcp.engine.prompts import turn_prompt
 from massgen_mcp.interfaces import AgentSpec, Earlier, EarlierAnswer, Line
@@ -135,3 +136,38 @@ async def test_a_continued_run_shows_the_earlier_task_and_answers() -> None:
     assert "Earlier answer agent2.1:\nEight." in opened
     state = read_history(run.store, run.spec).state
     assert "Seven." in turn_prompt(run.spec, state, state.agents["agent1"], 3, "answer")
+
+
+async def test_each_answer_names_the_model_that_wrote_it_whoever_went_before() -> None:
+    """BR-038: a run goes on with another team; the new answers are the new models', the old the old's."""
+    first = table(*team(2), final="reuse")
+    await first.play()
+    before = sorted(current_answers(first.state), key=lambda answer: answer.label)
+    handed_on = tuple(
+        EarlierAnswer(
+            label=a.label, model=a.model, content=a.content, is_winner=a.agent == "agent1"
+        )
+        for a in before
+    )
+    earlier = Earlier(run_id=first.spec.run_id, task=first.spec.task, answers=handed_on)
+    second = table(*(replace(agent, name=f"new-{agent.name}") for agent in team(3)), final="reuse")
+    second.spec = replace(second.spec, earlier=earlier)
+    outcome = await second.play()
+    assert [a.model for a in before] == ["scripted/m0", "scripted/m1"]
+    labels = ["agent1.1", "agent2.1", "agent3.1"]
+    metas = [second.folders.kept[label].meta or {} for label in labels]
+    assert [meta["model"] for meta in metas] == [f"scripted/new-m{n}" for n in range(3)]
+    assert outcome.winner_model == "scripted/new-m0"
+    assert [row["model"] for row in second.status["agents"]] == [m["model"] for m in metas]
+    assert [answer.model for answer in handed_on] == ["scripted/m0", "scripted/m1"]
+
+
+async def test_an_earlier_answer_that_is_cut_is_not_sought_among_the_new_ones() -> None:
+    long = EarlierAnswer(label="agent1.1", model="m", content="7" * 30_000, is_winner=True)
+    run = table(*team(2), final="reuse")
+    earlier = Earlier(run_id="20261129-134512-k3f9x2", task="How wide is it?", answers=(long,))
+    run.spec = replace(run.spec, earlier=earlier)
+    await run.play()
+    opened = words_of(run.heard.requests[0])
+    assert "[cut: 10000 more characters; all of it is in run 20261129-134512-k3f9x2 only]" in opened
+    assert "read_answer" not in opened

@@ -6,7 +6,8 @@ import pytest
 
 from massgen_mcp.engine import toolbox
 from massgen_mcp.interfaces import FileDraft
-from massgen_mcp.messages import ModelResponse, StopReason, ToolCall, Usage
+from massgen_mcp.messages import ModelResponse, StopReason, ToolCall, Usage, UserMessage
+from massgen_mcp.store.codec import Replied, Said
 
 
 def reply(text: str, *calls: ToolCall, stop_reason: StopReason = "stop") -> ModelResponse:
@@ -112,7 +113,7 @@ def test_a_vote_is_read_without_its_spaces_and_odd_reasons() -> None:
 @pytest.mark.parametrize(
     ("text", "stop_reason", "offered", "words"),
     [
-        ("", "stop", ["new_answer", "list_answers"], "empty. End the turn with new_answer."),
+        ("Hm", "stop", ["new_answer", "list_answers"], "End the turn with new_answer."),
         ("Hm", "stop", ["vote"], "made no call, so nobody sees it. End the turn with vote."),
         ("Hm", "stop", ["new_answer", "vote"], "End the turn with new_answer or vote."),
         ("Hm", "length", ["new_answer"], "was cut off before any call"),
@@ -128,3 +129,22 @@ def test_only_calls_that_read_count_as_reading() -> None:
     reading, ending = call("list_answers", {}), call("vote", {"agent_id": "agent1"})
     assert toolbox.reading_calls(reply("", reading, reading)) == (reading, reading)
     assert toolbox.reading_calls(reply("", reading, ending)) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "count"),
+    [
+        ("vote", '{"agent_id": "agent1"', 1),
+        ("vote", "", 1),
+        ("read_answer", '{"label": ', 1),
+        ("read_answer", "[]", 1),
+        ("list_answers", "", 0),
+        ("list_answers", "{}", 0),
+        ("submit", '{"x"', 1),
+    ],
+)
+def test_calls_that_are_not_whole_json_are_counted(name: str, arguments: str, count: int) -> None:
+    response = reply("", call(name, arguments), call("list_answers", {}))
+    replied = Replied(turn=1, call=1, response=response, cost_usd=None)
+    said = Said(turn=1, message=UserMessage(text="{"), seen=0, is_try=True)
+    assert toolbox.count_malformed([replied, said]) == count

@@ -78,6 +78,30 @@ def test_an_unknown_price_makes_the_cost_unknown_and_never_zero() -> None:
     }
 
 
+@pytest.mark.parametrize("is_estimate", [True, False])
+def test_an_estimate_marks_its_agent_and_the_run_and_nobody_else(is_estimate: bool) -> None:
+    """BR-090: parts and total agree, all four kinds of tokens are there."""
+    spec = spec_of()
+    counted = Usage(input_tokens=100, cached_tokens=30, cache_write_tokens=20, output_tokens=7)
+    told = AgentFacts(calls=1, usage=counted, usd=0.5)
+    guessed = AgentFacts(calls=1, usage=replace(counted, is_estimate=is_estimate), usd=0.25)
+    facts = replace(FACTS, agents={"agent1": told, "agent2": guessed})
+    status = build_status(spec, begun(spec), facts)
+    rows = rows_of(status)
+    assert [row["tokens"] for row in rows] == [107, 107, 0]
+    assert [row["cost_usd"] for row in rows] == [0.5, 0.25, 0.0]
+    assert [row["cost_is_estimate"] for row in rows] == [False, is_estimate, False]
+    assert status["usage"] == {
+        "input_tokens": 200,
+        "cached_tokens": 60,
+        "cache_write_tokens": 40,
+        "output_tokens": 14,
+        "cost_usd": 0.75,
+        "cost_is_estimate": is_estimate,
+        "unsettled_tokens": 0,
+    }
+
+
 def test_past_twenty_agents_the_list_is_cut_and_their_number_said() -> None:
     spec = spec_of(33)
     status = build_status(spec, begun(spec), FACTS)
