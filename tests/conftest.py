@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.config.list_servers import alone
+
 
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
@@ -22,5 +24,9 @@ def clean_environment(
             "MASSGEN"
         ):
             monkeypatch.delenv(name)
+    monkeypatch.delenv("OLLAMA_HOST", raising=False)
+    # A model server of this machine must not become anybody's team.
+    for variable, url in alone().items():
+        monkeypatch.setenv(variable, url)
     monkeypatch.setenv("MASSGEN_HOME", str(tmp_path_factory.mktemp("home")))
     yield

@@ -156,7 +156,7 @@ def _agent_row(agent: JsonObject, newest: Mapping[str, str]) -> list[Text]:
         Text(_text(agent.get("latest_label"))),
         Text(_text(agent.get("vote_for"))),
         Text(_number(agent.get("turn_seconds"), "{:.0f}")),
-        Text(_number(agent.get("cost_usd"), "{:.3f}")),
+        Text(_cost(agent)),
         Text(plain(line), style="dim"),
     ]
 
@@ -180,11 +180,22 @@ def _foot_line(status: JsonObject) -> str:
     return " · ".join(part for part in parts if part)
 
 
+def _cost(agent: JsonObject) -> str:
+    """What an agent cost: ~ before an estimate, ? once it used what nobody knows the price of."""
+    if agent.get("cost_usd") is None:
+        return "?" if agent.get("calls") else ""
+    about = "~" if agent.get("cost_is_estimate") else ""
+    return about + _number(agent.get("cost_usd"), "{:.3f}")
+
+
 def _usage(usage: JsonObject) -> str:
     read, written = (_text(usage.get(key) or 0) for key in ("input_tokens", "output_tokens"))
+    kinds = (("cached_tokens", "cached"), ("cache_write_tokens", "written to the cache"))
+    parts = [f"{_text(usage[key])} {word}" for key, word in kinds if usage.get(key)]
+    of_these = f" ({', '.join(parts)})" if parts else ""
     cost = _number(usage.get("cost_usd"), "{:.4f} USD") or "price not known"
     about = "about " if usage.get("cost_is_estimate") else ""
-    return f"{read} tokens read, {written} written, {about}{cost}"
+    return f"{read} tokens read{of_these}, {written} written, {about}{cost}"
 
 
 def _describe_choice(outcome: JsonObject) -> Iterator[str]:

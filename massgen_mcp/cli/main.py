@@ -13,6 +13,7 @@ import click
 from massgen_mcp import __version__
 from massgen_mcp.cli.command import HomeGroup, tell
 from massgen_mcp.cli.demo import demo
+from massgen_mcp.cli.doctor import doctor
 from massgen_mcp.cli.exits import FAILED, STOPPED, USAGE
 from massgen_mcp.cli.runs import (
     cancel,
@@ -58,7 +59,7 @@ def program(context: click.Context) -> None:
 
 for command in (
     serve, run, start, status, wait, result, events, runs, resume, cancel, finish, message, clean,
-    teams, config, demo,
+    teams, doctor, config, demo,
 ):  # fmt: skip
     program.add_command(command)
 

@@ -4,10 +4,12 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from massgen_mcp.cli.command import (
+    UNSEEN,
     HomeCommand,
     HomeGroup,
     current_home,
@@ -18,8 +20,11 @@ from massgen_mcp.cli.command import (
     warn,
 )
 from massgen_mcp.errors import ConfigError, UsageError
-from massgen_mcp.interfaces import Home, Settings
-from massgen_mcp.messages import JsonObject, JsonValue
+from massgen_mcp.messages import JsonValue
+from massgen_mcp.providers.catalogue import CATALOGUE
+
+if TYPE_CHECKING:
+    from massgen_mcp.config.offers import TeamOffer
 
 path_argument = click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 
@@ -28,54 +33,36 @@ path_argument = click.argument("file", type=click.Path(path_type=Path), metavar=
 class Offer:
     """What `config init` proposes for one kind of provider."""
 
-    base_url: str | None
+    provider: str
     variable: str | None
     models: str
-    asks_address: bool = False
+    asks_address: str = ""
+    """The address to propose, where there is one to choose."""
+    tool_style: str = "auto"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TeamWords:
-    """A team as `teams` lists it."""
-
-    name: str
-    models: tuple[str, ...]
-    missing_keys: tuple[str, ...]
-
-    @property
-    def line(self) -> str:
-        """The team for a person."""
-        lack = f" (missing: {', '.join(self.missing_keys)})" if self.missing_keys else ""
-        return f"{self.name}: {', '.join(self.models)}{lack}"
-
-    @property
-    def document(self) -> JsonObject:
-        """The team for a program."""
-        return {
-            "team": self.name,
-            "models": list(self.models),
-            "missing_keys": list(self.missing_keys),
-        }
+def _offer(provider: str) -> Offer:
+    known = CATALOGUE[provider]
+    return Offer(provider=provider, variable=known.key_variables[0], models=",".join(known.models))
 
 
 OFFERS = {
-    "openai": Offer(base_url=None, variable="OPENAI_API_KEY", models="gpt-5.2,gpt-5.1,gpt-5-mini"),
-    "openrouter": Offer(
-        base_url="https://openrouter.ai/api/v1",
-        variable="OPENROUTER_API_KEY",
-        models="openai/gpt-5.1,anthropic/claude-sonnet-4.5,google/gemini-2.5-pro",
-    ),
+    "openai": _offer("openai"),
+    "anthropic": _offer("anthropic"),
+    "gemini": _offer("gemini"),
+    "openrouter": _offer("openrouter"),
     "local": Offer(
-        base_url="http://127.0.0.1:8080/v1",
+        provider="openai_chat",
         variable=None,
         models="local-model,local-model,local-model",
-        asks_address=True,
+        asks_address="http://127.0.0.1:8080/v1",
+        tool_style="json_schema",
     ),
     "other": Offer(
-        base_url="https://api.example.com/v1",
+        provider="openai_chat",
         variable="MASSGEN_API_KEY",
         models="model-one,model-two",
-        asks_address=True,
+        asks_address="https://api.example.com/v1",
     ),
 }
 
@@ -83,26 +70,41 @@ OFFERS = {
 @click.command(cls=HomeCommand)
 @json_option
 def teams(as_json: bool) -> None:
-    """List the teams that come with the program, and the one that is configured."""
-    from massgen_mcp.config.load import Sources, load_settings
-    from massgen_mcp.config.teams import shipped
+    """List the teams there are, and which of their models can be used here."""
+    from massgen_mcp.config.offers import list_teams
 
-    home = current_home()
-    described: list[TeamWords] = []
-    for name, path in shipped().items():
-        sources = Sources(home=home, directory=path.parent, config=path)
-        described.append(_describe_team(f"@{name}", load_settings(sources), home))
-    try:
-        configured = load_settings(Sources(home=home, directory=Path.cwd()))
-    except ConfigError as error:
-        tell(f"no configured team: {error}")
-    else:
-        described.append(_describe_team("configured", configured, home))
+    offers = list_teams(current_home(), Path.cwd(), os.environ)
     if as_json:
-        print_json([team.document for team in described])
-        return
-    for team in described:
-        click.echo(team.line)
+        print_json([team.document for team in offers.teams])
+    else:
+        for team in offers.teams:
+            if team.members:
+                click.echo(describe_team(team).translate(UNSEEN))
+    for problem in offers.problems:
+        tell(f"warning: {problem}")
+    for team in offers.teams:
+        if team.problem:
+            tell(f"no {team.name} team: {team.problem}")
+    if offers.default is None:
+        tell("no configured team, and none was found:")
+        for words in offers.looked_for:
+            tell(f"  {words}")
+        tell("write one with `massgen-mcp config init`, or see it work: `massgen-mcp demo`")
+
+
+def describe_team(team: "TeamOffer") -> str:
+    """A team on one line, with what it lacks."""
+    models = ", ".join(member.model for member in team.members)
+    silent = [
+        f"{member.model}: {member.why_not}"
+        for member in team.members
+        if member.why_not and not member.missing_key
+    ]
+    lacks = [f"missing: {', '.join(team.missing_keys)}"] if team.missing_keys else []
+    lacks += dict.fromkeys(silent)
+    how = [team.reason] if team.reason else []
+    told = "; ".join([*how, *lacks])
+    return f"{team.name}: {models}" + (f" ({told})" if told else "")
 
 
 @click.group(cls=HomeGroup)
@@ -170,18 +172,18 @@ def init(force: bool) -> None:
         message = f"there is no provider {provider!r} to choose; choose {', '.join(OFFERS)}"
         raise UsageError(message)
     offer = OFFERS[provider]
-    base_url = _ask("Address", offer.base_url or "") if offer.asks_address else offer.base_url
+    base_url = _ask("Address", offer.asks_address) if offer.asks_address else None
     models = _ask("Models, separated by commas", offer.models)
     key = (
         _ask_hidden(f"Key for {provider} (empty: from ${offer.variable})") if offer.variable else ""
     )
     agents = [
         {
-            "provider": "openai_chat",
+            "provider": offer.provider,
             "model": model.strip(),
             **({"base_url": base_url} if base_url else {}),
             **({"api_key": f"${{{offer.variable}}}"} if base_url and offer.variable else {}),
-            **({"tool_style": "json_schema"} if provider == "local" else {}),
+            **({"tool_style": offer.tool_style} if offer.tool_style != "auto" else {}),
         }
         for model in models.split(",")
         if model.strip()
@@ -196,16 +198,6 @@ def init(force: bool) -> None:
     write_private(target, text)
     click.echo(str(target))
     tell('try it: massgen-mcp run "What is the capital of France?"')
-
-
-def _describe_team(name: str, settings: Settings, home: Home) -> TeamWords:
-    from massgen_mcp.config.keys import find_missing
-
-    return TeamWords(
-        name=name,
-        models=tuple(f"{spec.provider}/{spec.model}" for spec in settings.agents),
-        missing_keys=tuple(find_missing(settings, home, os.environ)),
-    )
 
 
 def _ask(question: str, default: str) -> str:

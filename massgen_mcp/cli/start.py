@@ -106,7 +106,7 @@ def run(asked: TaskOptions, output: Path | None, quiet: bool, as_json: bool) -> 
     )
     if not quiet:
         warn(started.warnings)
-        tell(f"run {started.run_id}")
+        tell(f"run {started.run_id}: {started.estimate}")
 
     def conclude() -> int:
         return _conclude(app, started.run_id, output, quiet=quiet, as_json=as_json)
@@ -179,12 +179,15 @@ def start(asked: TaskOptions, request_id: str | None, as_json: bool) -> None:
                 "run_id": started.run_id,
                 "state": started.state,
                 "status_file": started.status_file,
+                "estimate": started.estimate,
                 "next": started.next,
             }
         )
         return
     click.echo(f"run_id: {started.run_id}")
     click.echo(f"status_file: {started.status_file}")
+    if started.estimate:
+        click.echo(f"estimate: {started.estimate}")
     click.echo(f"next: {started.next}")
 
 

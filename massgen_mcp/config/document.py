@@ -42,6 +42,17 @@ class SourceFile:
         return hashlib.sha256(self.content).hexdigest()
 
 
+def is_there(path: Path) -> bool:
+    """Whether there is something at the path. Raises ConfigError where nobody lets us look."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise ConfigError(_cannot_open(path, error, is_link=False)) from error
+    return True
+
+
 def read_source(path: Path, *, follow_links: bool = True) -> SourceFile:
     """The file's bytes. Raises ConfigError for what is not a readable file of sensible size.
 

@@ -1,6 +1,7 @@
 """Where the keys of models are kept, and how one is found at the moment it is needed."""
 
 import logging
+import re
 import stat
 from collections.abc import Mapping
 from io import StringIO
@@ -8,15 +9,19 @@ from pathlib import Path
 
 from dotenv import dotenv_values
 
-from massgen_mcp.config.document import parse_source, read_source
+from massgen_mcp.config.document import is_there, parse_source, read_source
 from massgen_mcp.config.private_file import write_private
 from massgen_mcp.config.problems import validate
 from massgen_mcp.config.resolve import name_agents
 from massgen_mcp.config.schema import Document
 from massgen_mcp.errors import ConfigError
 from massgen_mcp.interfaces import AgentSpec, Home, Settings
+from massgen_mcp.providers.catalogue import key_variables
 
 logger = logging.getLogger(__name__)
+
+PLACEHOLDER = re.compile(r"\$\{[^}]*\}|\$[A-Za-z_]\w*|%\w+%")
+"""A variable's name where its value should be."""
 
 
 def find_key(spec: AgentSpec, home: Home, environ: Mapping[str, str]) -> str | None:
@@ -28,20 +33,42 @@ def find_key(spec: AgentSpec, home: Home, environ: Mapping[str, str]) -> str | N
     if spec.key is None:
         return None
     if spec.key.variable is not None:
-        return environ.get(spec.key.variable) or read_stored(home).get(spec.key.variable)
+        variable = spec.key.variable
+        key = _value(environ.get(variable)) or _value(read_stored(home).get(variable))
+        return _plain(key, f"${variable}") or None
     if spec.key.file is not None:
-        return _literal_key(Path(spec.key.file), spec.name)
+        key = _literal_key(Path(spec.key.file), spec.name)
+        return None if key is None else _plain(key, f"`api_key` of {spec.name!r}")
     return None
+
+
+def read_variables(home: Home, environ: Mapping[str, str]) -> dict[str, str]:
+    """What is set: the environment, and below it `.env` of the home; nothing that is blank."""
+    return {**set_in(read_stored(home)), **set_in(environ)}
+
+
+def set_in(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that hold something."""
+    return {name: value for name, text in environ.items() if (value := _value(text))}
 
 
 def find_missing(settings: Settings, home: Home, environ: Mapping[str, str]) -> list[str]:
     """The variables, each once, whose keys the team needs and that nobody has set."""
     missing = [
-        spec.key.variable or f"the key of {spec.name}"
+        describe_source(spec)
         for spec in settings.agents
         if spec.key is not None and find_key(spec, home, environ) is None
     ]
     return list(dict.fromkeys(missing))
+
+
+def describe_source(spec: AgentSpec) -> str:
+    """Where the key of an agent's model is looked for, in words for a person."""
+    variable = None if spec.key is None else spec.key.variable
+    if variable is None:
+        return f"the key of {spec.name}"
+    usual = key_variables(spec.provider)
+    return " or ".join(usual) if variable in usual else variable
 
 
 def require_keys(settings: Settings, home: Home, environ: Mapping[str, str]) -> None:
@@ -63,7 +90,7 @@ def key_file(home: Home) -> Path:
 def read_stored(home: Home) -> dict[str, str]:
     """The names and keys in `.env` of the home."""
     path = key_file(home)
-    if not path.exists():
+    if not is_there(path):
         return {}
     source = read_source(path)
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
@@ -89,6 +116,22 @@ def store_key(home: Home, variable: str, key: str) -> None:
     kept = [line for line in lines if _variable_of(line) != variable]
     quoted = key.replace("\\", "\\\\").replace("'", "\\'")
     write_private(path, "\n".join([*kept, f"{variable}='{quoted}'", ""]))
+
+
+def _value(text: str | None) -> str:
+    """What a variable holds; nothing if it is blank, or what a host left in it unexpanded."""
+    value = (text or "").strip()
+    return "" if PLACEHOLDER.fullmatch(value) else value
+
+
+def _plain(key: str, place: str) -> str:
+    if not key.isprintable() or not key.isascii() or " " in key:
+        message = (
+            f"{place} holds no key: a key is one word of plain characters; "
+            "set it anew, without line breaks or quotation marks around it"
+        )
+        raise ConfigError(message)
+    return key
 
 
 def _variable_of(line: str) -> str:

@@ -1,13 +1,16 @@
 """From files, flags and a host's arguments to settings: everything checked before anything starts."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias
 
-from massgen_mcp.config.document import Plain, SourceFile, parse_source, read_source
+from massgen_mcp.config.discovery import FoundTeam, NoTeam, discover
+from massgen_mcp.config.document import Plain, SourceFile, is_there, parse_source, read_source
+from massgen_mcp.config.keys import key_file, read_variables
+from massgen_mcp.config.narrowing import Ground, LimitValues
 from massgen_mcp.config.problems import Problem, explain_key, refusal, validate
-from massgen_mcp.config.resolve import Layer, fit_wrap_up, merge_limits, resolve
+from massgen_mcp.config.resolve import Layer, merge_limits, resolve, resolve_team
 from massgen_mcp.config.schema import AgentSection, Document, LimitsSection
 from massgen_mcp.config.teams import (
     ListedTeam,
@@ -17,22 +20,12 @@ from massgen_mcp.config.teams import (
     parse_team,
     shipped,
 )
-from massgen_mcp.config.trust import (
-    find_overreach,
-    find_raised_limits,
-    is_higher,
-    is_trusted,
-    limit_of,
-    shown,
-)
+from massgen_mcp.config.trust import find_overreach, find_raised_limits, is_trusted
 from massgen_mcp.errors import ConfigError
-from massgen_mcp.interfaces import Home, Settings
-from massgen_mcp.providers.registry import price_of
+from massgen_mcp.interfaces import AgentSpec, Home, Settings, ToolStyle
 
 PROJECT_FILE = "massgen.yaml"
 USER_FILE = "config.yaml"
-
-LimitValues: TypeAlias = Mapping[str, float | int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +34,7 @@ class Sources:
 
     `team`, `mode`, `final`, `check` and `limits` are said by whoever asks for the run and go before
     any file. A host (`by_host`) can name teams but no files; its limits go through `narrow`.
+    `environ` is where keys and other addresses of providers are looked for, before `.env`.
     """
 
     home: Home
@@ -52,20 +46,62 @@ class Sources:
     check: str | None = None
     limits: LimitValues = field(default_factory=dict[str, "float | int | None"])
     by_host: bool = False
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
 
 
 def load_settings(sources: Sources) -> Settings:
-    """The team and how it works. Raises ConfigError that names every problem at once."""
+    """The team and how it works. Raises ConfigError that names every problem at once.
+
+    Without a team, what this machine has is found; the first warning says what was taken.
+    """
+    variables = read_variables(sources.home, sources.environ)
     problems: list[Problem] = []
+    layers = _layers(sources, problems)
+    if problems or any(layer.document.agents for layer in layers):
+        return _settle(layers, problems, variables)
+    found = discover(variables)
+    if isinstance(found, NoTeam):
+        raise ConfigError(_no_team(sources, found))
+    settings = _settle([*layers, layer_of_found(found)], problems, variables)
+    return replace(settings, warnings=(describe_found(found), *settings.warnings))
+
+
+def load_members(sources: Sources, variables: Mapping[str, str]) -> tuple[AgentSpec, ...]:
+    """The team that was asked for or configured, empty if there is none; its prices are not read."""
+    problems: list[Problem] = []
+    team = resolve_team(_layers(sources, problems), variables, problems)
+    if problems:
+        raise refusal(problems)
+    return team.specs
+
+
+def _layers(sources: Sources, problems: list[Problem]) -> list[Layer]:
     layers = _read_files(sources, problems)
     if sources.team:
         layers += _asked_team(sources, problems)
     else:
         layers = _with_configured_team(layers, problems)
-    layers += _layer_of_flags(sources, problems)
-    if not problems and not any(layer.document.agents for layer in layers):
-        raise ConfigError(_no_team(sources))
-    return _settle(layers, problems)
+    return [*layers, *_layer_of_flags(sources, problems)]
+
+
+def layer_of_found(found: FoundTeam) -> Layer:
+    """A discovered team as a file would have it."""
+    # A server of one's own may serve models that call no tools, and a JSON schema serves them all.
+    style: ToolStyle = "json_schema" if found.is_local else "auto"
+    agents = [
+        AgentSection(provider=provider, model=model, tool_style=style)
+        for provider, model in found.members
+    ]
+    return Layer(file="this machine", folder=Path("/"), document=Document(agents=agents))
+
+
+def describe_found(found: FoundTeam) -> str:
+    """What a person is told when nobody chose the team."""
+    names = ", ".join(f"{provider}/{model}" for provider, model in found.members)
+    return (
+        f"no team is configured; this one was {found.reason}: {names}; "
+        "choose another with `team`, or keep one with `massgen-mcp config init`"
+    )
 
 
 def check_file(path: Path) -> Settings:
@@ -78,43 +114,29 @@ def check_source(source: SourceFile) -> Settings:
     """The same of bytes that are not in a file yet."""
     problems: list[Problem] = []
     layers = _take(source, problems)
-    return _settle(_with_configured_team(layers, problems), problems)
+    return _settle(_with_configured_team(layers, problems), problems, {})
 
 
-def narrow(settings: Settings, limits: LimitValues) -> Settings:
-    """The settings under limits of a host, which may only lower those of the configuration."""
-    document = validate({"limits": dict(limits)}, "the arguments")
-    if not isinstance(document, Document):
-        raise refusal(document)
-    asked = document.limits
-    problems = [
-        Problem(
-            file="the arguments",
-            place=f"limits.{name}",
-            words=(
-                f"{shown(limit_of(asked, name))} is over the {shown(limit_of(settings.limits, name))} "
-                f"of limits.{name} in the configuration; ask for no more than that, "
-                "or have a person raise it there"
-            ),
-        )
-        for name in sorted(asked.model_fields_set)
-        if is_higher(limit_of(asked, name), limit_of(settings.limits, name))
-    ]
-    unpriced = [spec.name for spec in settings.agents if price_of(spec) is None]
-    if asked.max_usd is not None and "max_usd" in asked.model_fields_set and unpriced:
-        words = (
-            f"cannot be kept: the price of {', '.join(unpriced)} is not known; "
-            "have a person write a `price:` for it in the configuration, or use max_tokens"
-        )
-        problems.append(Problem(file="the arguments", place="limits.max_usd", words=words))
+def load_ground(sources: Sources) -> Ground:
+    """Where context paths of a host may lie, by the files that a person wrote or trusts."""
+    problems: list[Problem] = []
+    layers = _read_files(sources, problems)
     if problems:
         raise refusal(problems)
-    lowered = replace(settings.limits, **asked.model_dump(exclude_unset=True))
-    return replace(settings, limits=fit_wrap_up(lowered))
+    roots = [
+        layer.folder / Path(root).expanduser()
+        for layer in layers
+        for root in layer.document.context_roots
+    ]
+    return Ground(
+        directory=sources.directory, roots=tuple(roots), home=sources.home, person=Path.home()
+    )
 
 
-def _settle(layers: Sequence[Layer], problems: Sequence[Problem]) -> Settings:
-    resolved = resolve(layers)
+def _settle(
+    layers: Sequence[Layer], problems: Sequence[Problem], variables: Mapping[str, str]
+) -> Settings:
+    resolved = resolve(layers, variables)
     if isinstance(resolved, Settings):
         if not problems:
             return resolved
@@ -128,17 +150,17 @@ def _read_files(sources: Sources, problems: list[Problem]) -> list[Layer]:
         return _take(read_source(sources.config), problems)
     layers: list[Layer] = []
     user_file = sources.home.path / USER_FILE
-    if user_file.exists():
+    if is_there(user_file):
         layers += _take(read_source(user_file), problems)
     project_file = sources.directory / PROJECT_FILE
-    if project_file.exists() or project_file.is_symlink():
+    if is_there(project_file):
         source = read_source(project_file, follow_links=False)
         layers += _take_project(sources.home, source, layers, problems)
     return layers
 
 
 def _refuse_missing(path: Path) -> None:
-    if not path.exists():
+    if not is_there(path):
         message = f"there is no configuration at {path.absolute()}; name a file that is there"
         raise ConfigError(message)
 
@@ -260,15 +282,20 @@ def _layer_of_flags(sources: Sources, problems: list[Problem]) -> list[Layer]:
     return _validated(raw, file, sources.directory, problems)
 
 
-def _no_team(sources: Sources) -> str:
+def _no_team(sources: Sources, found: NoTeam) -> str:
     if sources.config is not None:
         tried = [sources.config.absolute()]
     else:
         tried = [sources.home.path / USER_FILE, (sources.directory / PROJECT_FILE).absolute()]
-    return (
-        f"there is no team: no `agents` or `team` in {' or '.join(map(str, tried))}; "
-        f"give --team ({', '.join('@' + name for name in shipped())} or provider/model,...), "
-        "run `massgen-mcp config init`, or see it work without a key: `massgen-mcp demo`"
+    ways = f"{', '.join('@' + name for name in shipped())} or provider/model,..."
+    return "\n  ".join(
+        [
+            f"there is no team: no `agents` or `team` in {' or '.join(map(str, tried))};",
+            *(f"{words};" for words in found.looked_for),
+            f"set a key in the environment or in {key_file(sources.home)}, start a model server, "
+            f"name a team with {'`team`' if sources.by_host else '--team'} ({ways}), "
+            "run `massgen-mcp config init`, or see it work without a key: `massgen-mcp demo`",
+        ]
     )
 
 

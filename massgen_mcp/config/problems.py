@@ -20,7 +20,6 @@ from massgen_mcp.errors import ConfigError
 
 NOT_YET: Mapping[str, str] = {
     "context": "agents work in empty folders of their own; put what they need into the task",
-    "context_roots": "agents work in empty folders of their own; put what they need into the task",
     "mcp_servers": "agents have no tools but those of the method",
     "permissions": "agents have no tools that would need them",
     "sandbox": "agents have no tools that would need it",

@@ -1,11 +1,12 @@
 """Validated files, one laid over the other, as the values that the engine works with."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
+from massgen_mcp.config.addresses import Address, find_address
 from massgen_mcp.config.problems import Problem
 from massgen_mcp.config.schema import (
     VARIABLE,
@@ -24,10 +25,9 @@ from massgen_mcp.interfaces import (
     Price,
     Settings,
 )
-from massgen_mcp.providers.registry import describe_key, is_loopback, price_of
+from massgen_mcp.providers.catalogue import CATALOGUE, is_loopback, key_variables
+from massgen_mcp.providers.prices import price_of
 from massgen_mcp.providers.scripted import open_script
-
-OPENAI_HOST = "api.openai.com"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,22 +44,29 @@ class Layer:
         return self.document.agents is not None or self.document.team is not None
 
 
-def resolve(layers: Sequence[Layer]) -> Settings | list[Problem]:
-    """What the layers amount to, the last one winning, or all that is wrong with it."""
-    team = next((layer for layer in reversed(layers) if layer.document.agents is not None), None)
-    sections = (team.document.agents or []) if team else []
-    names = name_agents(sections)
-    specs = tuple(
-        _spec(section, name, team)
-        for section, name in zip(sections, names, strict=True)
-        if team is not None
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Team:
+    """The members that a layer names, with the address at which each is reached."""
+
+    layer: Layer | None
+    specs: tuple[AgentSpec, ...]
+    addresses: tuple[Address, ...]
+
+
+def resolve(layers: Sequence[Layer], variables: Mapping[str, str]) -> Settings | list[Problem]:
+    """What the layers amount to, the last one winning, or all that is wrong with it.
+
+    `variables` say what is set: which of several key variables, and where providers are reached.
+    """
+    problems: list[Problem] = []
+    resolved = resolve_team(layers, variables, problems)
+    team, specs = resolved.layer, resolved.specs
     coordination = _merge_coordination(layers)
     limits = merge_limits(layers)
     unpriced = [spec.name for spec in specs if price_of(spec) is None]
     if unpriced and not _sets(layers, "limits", "max_usd"):
         limits = replace(limits, max_usd=None)
-    problems = [
+    problems += [
         *_find_in_team(team, specs),
         *_find_in_coordination(layers, coordination, specs),
         *_find_in_limits(layers, limits, unpriced),
@@ -70,8 +77,24 @@ def resolve(layers: Sequence[Layer]) -> Settings | list[Problem]:
         agents=specs,
         coordination=coordination,
         limits=limits,
-        warnings=tuple(_warnings(team, specs)),
+        warnings=tuple(_warnings(resolved)),
     )
+
+
+def resolve_team(
+    layers: Sequence[Layer], variables: Mapping[str, str], problems: list[Problem]
+) -> Team:
+    """The members alone, whose scripts and prices nobody has looked at."""
+    layer = next((layer for layer in reversed(layers) if layer.document.agents is not None), None)
+    if layer is None:
+        return Team(layer=None, specs=(), addresses=())
+    sections = layer.document.agents or []
+    addresses = [_address(section, variables, problems) for section in sections]
+    specs = [
+        _spec(section, name, layer, address, variables)
+        for section, name, address in zip(sections, name_agents(sections), addresses, strict=True)
+    ]
+    return Team(layer=layer, specs=tuple(specs), addresses=tuple(addresses))
 
 
 def name_agents(sections: Sequence[AgentSection]) -> list[str]:
@@ -111,7 +134,27 @@ def _merge_coordination(layers: Sequence[Layer]) -> CoordinationSpec:
     return CoordinationSpec(**whole.model_dump(exclude={"protect", "side_effects"}))
 
 
-def _spec(section: AgentSection, name: str, layer: Layer) -> AgentSpec:
+def _address(
+    section: AgentSection, variables: Mapping[str, str], problems: list[Problem]
+) -> Address:
+    if section.base_url is not None:
+        return Address(base_url=section.base_url)
+    try:
+        return find_address(CATALOGUE[section.provider], variables)
+    except ConfigError as error:
+        problem = Problem(file="the environment", place="", words=str(error))
+        if problem not in problems:
+            problems.append(problem)
+        return Address(base_url=None)
+
+
+def _spec(
+    section: AgentSection,
+    name: str,
+    layer: Layer,
+    address: Address,
+    variables: Mapping[str, str],
+) -> AgentSpec:
     model = section.model
     if section.provider == "scripted" and "script" not in section.options:
         path, role = script_path(model, layer.folder)
@@ -121,8 +164,8 @@ def _spec(section: AgentSection, name: str, layer: Layer) -> AgentSpec:
         name=name,
         provider=section.provider,
         model=model,
-        base_url=section.base_url,
-        key=_key_source(section, layer),
+        base_url=address.base_url,
+        key=_key_source(section, layer, address, variables),
         options=section.options,
         system=section.system,
         tool_style=section.tool_style,
@@ -131,15 +174,19 @@ def _spec(section: AgentSection, name: str, layer: Layer) -> AgentSpec:
     )
 
 
-def _key_source(section: AgentSection, layer: Layer) -> KeySource | None:
+def _key_source(
+    section: AgentSection, layer: Layer, address: Address, variables: Mapping[str, str]
+) -> KeySource | None:
     if section.api_key is not None:
         named = VARIABLE.fullmatch(section.api_key)
         if named:
             return KeySource(variable=named[1])
         return KeySource(file=str(Path(layer.file).absolute()))
-    if section.base_url is not None and is_loopback(section.base_url):
+    usual = key_variables(section.provider)
+    given = next((variable for variable in usual if variables.get(variable)), None)
+    if is_loopback(address.base_url) and (address.variable is None or given is None):
         return None
-    variable = describe_key(section.provider)
+    variable = given or (usual[0] if usual else None)
     return KeySource(variable=variable) if variable else None
 
 
@@ -221,16 +268,53 @@ def _sets(layers: Sequence[Layer], section: Literal["coordination", "limits"], k
     )
 
 
-def _warnings(team: Layer | None, specs: Sequence[AgentSpec]) -> Iterator[str]:
-    for spec, section in zip(specs, (team.document.agents or []) if team else [], strict=True):
+def _warnings(team: Team) -> Iterator[str]:
+    sections = (team.layer.document.agents or []) if team.layer else []
+    for spec, section in zip(team.specs, sections, strict=True):
         if spec.key is not None and spec.key.file is not None:
             yield (
                 f"{spec.key.file}: the key of agent {spec.name!r} stands in the file itself; "
                 "better: api_key: ${NAME} and the key in the environment or in .env of the home"
             )
-        host = urlsplit(section.base_url).hostname if section.base_url else OPENAI_HOST
-        if spec.key is not None and section.api_key is None and host != OPENAI_HOST:
+        foreign = _foreign_host(spec)
+        if foreign and spec.key is not None and section.api_key is None and section.base_url:
             yield (
-                f"agent {spec.name!r} sends ${spec.key.variable} to {host}; "
+                f"agent {spec.name!r} sends ${spec.key.variable} to {foreign}; "
                 "if that is not its key, name the right one: api_key: ${NAME}"
             )
+        if spec.key is not None and _is_open(spec.base_url):
+            yield (
+                f"agent {spec.name!r} sends its key to {foreign} without encryption; "
+                "write https:// if the server speaks it"
+            )
+    yield from _redirections(team)
+
+
+def _redirections(team: Team) -> Iterator[str]:
+    """One warning for each variable that sends members elsewhere than their provider."""
+    moved: dict[str, list[AgentSpec]] = {}
+    for spec, address in zip(team.specs, team.addresses, strict=True):
+        if address.variable is not None and _foreign_host(spec):
+            moved.setdefault(address.variable, []).append(spec)
+    for variable, specs in moved.items():
+        names = ", ".join(repr(spec.name) for spec in specs)
+        keys = sorted({f"${spec.key.variable}" for spec in specs if spec.key is not None})
+        carried = f", with the key in {', '.join(keys)}" if keys else ""
+        host = _foreign_host(specs[0])
+        yield f"${variable} sends the requests of {names} to {host}{carried}; unset it if not meant"
+
+
+def _foreign_host(spec: AgentSpec) -> str:
+    """The host of another than the provider, or nothing."""
+    usual = _host_of(CATALOGUE[spec.provider].base_url)
+    host = _host_of(spec.base_url) or usual
+    here = CATALOGUE[spec.provider].is_local and is_loopback(spec.base_url)
+    return "" if here or host == usual else host
+
+
+def _host_of(base_url: str | None) -> str:
+    return (urlsplit(base_url).hostname or "") if base_url else ""
+
+
+def _is_open(base_url: str | None) -> bool:
+    return bool(base_url) and urlsplit(base_url).scheme == "http" and not is_loopback(base_url)

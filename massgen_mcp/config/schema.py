@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -14,9 +13,10 @@ from pydantic import (
     JsonValue,
 )
 
+from massgen_mcp.config.addresses import parse_address
 from massgen_mcp.coordination.events import Final, Mode
 from massgen_mcp.interfaces import ToolStyle
-from massgen_mcp.providers.registry import PROVIDERS, near_provider
+from massgen_mcp.providers.catalogue import CATALOGUE, near_provider
 
 YEAR = 365 * 86400
 """Seconds; what is longer makes clocks overflow, and no run needs it."""
@@ -32,8 +32,8 @@ def _one_line(value: str) -> str:
 
 
 def _known_provider(value: str) -> str:
-    if value not in PROVIDERS:
-        known = ", ".join(sorted(PROVIDERS))
+    if value not in CATALOGUE:
+        known = ", ".join(sorted(CATALOGUE))
         message = f"there is no provider {value!r} in this version{near_provider(value)}; the providers are {known}"
         raise ValueError(message)
     return value
@@ -47,18 +47,7 @@ def _at_most_a_year(value: float) -> float:
 
 
 def _web_address(value: str) -> str:
-    try:
-        parts = urlsplit(value)
-        host = parts.hostname
-        is_bare = parts.username is None and parts.password is None and not parts.query
-    except ValueError:
-        host, is_bare, parts = None, True, urlsplit("")
-    if parts.scheme not in ("http", "https") or not host:
-        message = "must be an address such as https://api.example.com/v1"
-        raise ValueError(message)
-    if not is_bare:
-        message = "must hold no name, password or query; keys go into api_key"
-        raise ValueError(message)
+    parse_address(value)
     return value
 
 
@@ -157,7 +146,7 @@ class LimitsSection(Section):
     max_tokens: Count | None = None
     max_calls: Count | None = None
     concurrent_calls: Positive = 16
-    retry_seconds: Seconds = 120.0
+    retry_seconds: Seconds = 300.0
 
 
 class Document(Section):
@@ -169,7 +158,7 @@ class Document(Section):
     coordination: CoordinationSection = CoordinationSection()
     limits: LimitsSection = LimitsSection()
     context: JsonValue = None
-    context_roots: JsonValue = None
+    context_roots: list[Line] = []
     mcp_servers: JsonValue = None
     permissions: JsonValue = None
     sandbox: JsonValue = None

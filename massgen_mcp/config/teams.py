@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 
 from massgen_mcp.errors import ConfigError
-from massgen_mcp.providers.registry import PROVIDERS, near_provider
+from massgen_mcp.providers.catalogue import CATALOGUE, near_provider
 
 PACKAGE = Path(__file__).parent.parent
 
@@ -61,7 +61,7 @@ def parse_team(words: Sequence[str]) -> NamedTeam | TeamFile | ListedTeam:
         entry = entries[0]
         if entry.startswith("@"):
             return NamedTeam(name=entry[1:])
-        if entry.endswith((".yaml", ".yml")) and entry.partition("/")[0] not in PROVIDERS:
+        if entry.endswith((".yaml", ".yml")) and entry.partition("/")[0] not in CATALOGUE:
             return TeamFile(path=entry)
     return ListedTeam(members=tuple(_parse_member(entry) for entry in entries))
 
@@ -77,8 +77,8 @@ FORMS = 'write "@name", "provider/model,provider/model" or, on the command line,
 
 def _parse_member(entry: str) -> tuple[str, str]:
     provider, slash, model = entry.partition("/")
-    if not slash or not model or provider not in PROVIDERS:
-        providers = ", ".join(sorted(PROVIDERS))
+    if not slash or not model or provider not in CATALOGUE:
+        providers = ", ".join(sorted(CATALOGUE))
         near = near_provider(provider) if slash and model else ""
         message = (
             f"team member {entry!r} is not provider/model{near}; {FORMS}; providers: {providers}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from massgen_mcp.config.document import Plain, SourceFile, read_source
+from massgen_mcp.config.document import Plain, SourceFile, is_there, read_source
 from massgen_mcp.config.private_file import write_private
 from massgen_mcp.config.problems import Problem
 from massgen_mcp.config.schema import AgentSection, Document, LimitsSection
@@ -130,7 +130,7 @@ def _key(path: Path) -> str:
 
 def _load(home: Home) -> TrustedFiles:
     path = _record(home)
-    if not path.exists():
+    if not is_there(path):
         return TrustedFiles()
     try:
         return TrustedFiles.model_validate_json(read_source(path).content)

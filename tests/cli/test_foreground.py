@@ -32,7 +32,9 @@ def test_a_run_prints_lines_of_events_and_the_answer_apart(home: Home) -> None:
         assert words in done.stderr
     assert "\x1b" not in done.stderr
     run_id = App(home).find("latest")
-    assert done.stderr.startswith(f"run {run_id}\n")
+    first = done.stderr.partition("\n")[0]
+    assert first.startswith(f"run {run_id}: about ")
+    assert first.endswith("free of charge")
 
 
 def test_quiet_shows_nothing_but_the_answer(home: Home) -> None:

@@ -18,7 +18,7 @@ Capture = pytest.CaptureFixture[str]
     ("arguments", "words"),
     [
         (["--context", ".:rw"], "context folders are not in this version"),
-        (["--team", "@nobody"], "there is no team @nobody; the teams are @local"),
+        (["--team", "@nobody"], "there is no team @nobody; the teams are @anthropic"),
         (["--team", "gone.yaml"], "there is no team file at "),
         (["--config", "gone.yaml"], "there is no configuration at "),
         (["--team", "@local", "--mode", "decompose"], "mode 'decompose' is not in this version"),

@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from massgen_mcp.config.keys import find_key, key_file, require_keys, store_key
+from massgen_mcp.config.keys import (
+    find_key,
+    key_file,
+    read_variables,
+    require_keys,
+    store_key,
+)
 from massgen_mcp.errors import ConfigError
 from massgen_mcp.interfaces import AgentSpec, Home, KeySource, Settings
 
@@ -27,6 +33,41 @@ def test_the_environment_goes_before_the_file_of_keys(home: Home) -> None:
     assert find_key(spec(KeySource(variable="OTHER")), home, {}) is None
     assert find_key(spec(None), home, {}) is None
     assert find_key(spec(KeySource()), home, {}) is None
+
+
+@pytest.mark.parametrize("value", ["", "  ", "\n", "${ONE_KEY}", "$ONE_KEY", "%ONE_KEY%"])
+def test_an_empty_key_is_no_key(home: Home, value: str) -> None:
+    """BR-077: blank, or a name that a host never expanded, it is missing and named as such."""
+    named = spec(KeySource(variable="ONE_KEY"))
+    assert find_key(named, home, {"ONE_KEY": value}) is None
+    assert read_variables(home, {"ONE_KEY": value, "OTHER": " x "}) == {"OTHER": "x"}
+    with pytest.raises(ConfigError, match=r"^no key in ONE_KEY; "):
+        require_keys(Settings(agents=(named,)), home, {"ONE_KEY": value})
+    store_key(home, "ONE_KEY", "stored")
+    assert find_key(named, home, {"ONE_KEY": value}) == "stored"
+    assert read_variables(home, {"ONE_KEY": value}) == {"ONE_KEY": "stored"}
+
+
+def test_white_space_around_a_key_is_none_of_it(home: Home) -> None:
+    assert find_key(spec(KeySource(variable="A")), home, {"A": " the-key\r\n"}) == "the-key"
+
+
+@pytest.mark.parametrize("value", ["two words", "a\nb", "schlüssel", "\x1b[31m"])
+def test_what_cannot_be_a_key_is_refused_naming_its_place_and_not_itself(
+    home: Home, value: str
+) -> None:
+    named = Settings(agents=(spec(KeySource(variable="A")),))
+    with pytest.raises(ConfigError, match=r"^\$A holds no key: a key is one word") as caught:
+        require_keys(named, home, {"A": value})
+    assert value not in str(caught.value)
+
+
+def test_all_the_usual_variables_of_a_missing_key_are_named(home: Home) -> None:
+    agent = AgentSpec(
+        name="a", provider="gemini", model="m", key=KeySource(variable="GEMINI_API_KEY")
+    )
+    with pytest.raises(ConfigError, match=r"^no key in GEMINI_API_KEY or GOOGLE_API_KEY; "):
+        require_keys(Settings(agents=(agent,)), home, {})
 
 
 def test_a_literal_key_is_looked_up_where_it_stands(home: Home, tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from massgen_mcp.config.load import Sources, load_settings, narrow, parse_limit
+from massgen_mcp.config.load import Sources, load_settings, parse_limit
+from massgen_mcp.config.narrowing import narrow
 from massgen_mcp.errors import ConfigError
 from massgen_mcp.interfaces import Home
 from tests.config.test_load import THREE, TWO, load, refusal
@@ -12,22 +13,40 @@ from tests.config.test_load import THREE, TWO, load, refusal
 YEAR = 365 * 86400
 
 
-@pytest.mark.parametrize("word", ["openai", "OpenAI", "open_ai", "openai-chat", "openai_chat_"])
-def test_a_near_miss_of_a_provider_is_answered_with_its_name(tmp_path: Path, word: str) -> None:
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("OpenAI", "openai"),
+        ("open_ai", "openai"),
+        ("openai-chat", "openai_chat"),
+        ("openai_chat_", "openai_chat"),
+        ("Claude", "anthropic"),
+        ("antropic", "anthropic"),
+        ("google", "gemini"),
+        ("gemni", "gemini"),
+        ("grok", "xai"),
+        ("lm-studio", "lmstudio"),
+        ("llama.cpp", "llamacpp"),
+        ("olama", "ollama"),
+    ],
+)
+def test_a_near_miss_of_a_provider_is_answered_with_its_name(
+    tmp_path: Path, word: str, meant: str
+) -> None:
     told = refusal(tmp_path, f"agents: [{{provider: {word}, model: m}}]\n")
-    assert "did you mean openai_chat?" in told
+    assert f"did you mean {meant}?" in told
     sources = Sources(
         home=Home(path=tmp_path / "home"), directory=tmp_path, team=(f"{word}/m", f"{word}/n")
     )
-    with pytest.raises(ConfigError, match=r"did you mean openai_chat\?"):
+    with pytest.raises(ConfigError, match=rf"did you mean {meant}\?"):
         load_settings(sources)
 
 
-@pytest.mark.parametrize("word", ["anthropic", "gemini", "nobody", "local"])
+@pytest.mark.parametrize("word", ["bedrock", "nobody", "local"])
 def test_no_provider_is_proposed_for_a_word_that_is_like_none(tmp_path: Path, word: str) -> None:
     told = refusal(tmp_path, f"agents: [{{provider: {word}, model: m}}]\n")
     assert "did you mean" not in told
-    assert "the providers are openai_chat, scripted" in told
+    assert "the providers are anthropic, deepseek, gemini, groq, llamacpp, lmstudio" in told
 
 
 def test_a_value_left_empty_is_called_missing(tmp_path: Path) -> None:
