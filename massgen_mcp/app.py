@@ -7,11 +7,10 @@ number of clients can come and go.
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, TypedDict, Unpack
 
 import anyio
 import anyio.to_thread
@@ -19,7 +18,8 @@ import anyio.to_thread
 from massgen_mcp.config.keys import require_keys
 from massgen_mcp.coordination.events import CancelAsked, FinishAsked
 from massgen_mcp.engine.ending import end_without_worker
-from massgen_mcp.engine.history import read_history
+from massgen_mcp.engine.estimate import describe_estimate, estimate, find_narrow_caps
+from massgen_mcp.engine.history import read_history, seat_members
 from massgen_mcp.errors import (
     RunFinal,
     RunHeld,
@@ -45,6 +45,7 @@ from massgen_mcp.store.codec import encode_spec
 from massgen_mcp.store.disk import DiskStore
 from massgen_mcp.store.lease import DiskLease
 from massgen_mcp.store.mailbox import DiskMailbox
+from massgen_mcp.store.names import age_of, new_letter_id, new_run_id
 
 Ask = Literal["terminal", "host", "nobody"]
 
@@ -53,6 +54,9 @@ QUEUED_SECONDS = 5.0
 
 POLL_SECONDS = 0.2
 """How often a waiting client looks."""
+
+LARGEST_TASK = 2_000_000
+"""Bytes; it is in every prompt, and no model reads more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +67,18 @@ class Started:
     state: str
     status_file: str
     next: str
+    estimate: str = ""
+    """What it will take, in a line; empty for a run that was there before."""
     warnings: tuple[str, ...] = ()
+
+
+class Wishes(TypedDict, total=False):
+    """What a start may be asked for besides its task and team; see `App.create`."""
+
+    ask: Ask
+    request_id: str | None
+    continue_from: str | None
+    directory: str
 
 
 class App:
@@ -77,25 +92,9 @@ class App:
         self._reader = Reader(home, self._store, self._lease)
         self._launcher = launcher or DetachedLauncher(home, self._lease)
 
-    def start(
-        self,
-        task: str,
-        settings: Settings,
-        *,
-        ask: Ask = "nobody",
-        request_id: str | None = None,
-        continue_from: str | None = None,
-        directory: str = "",
-    ) -> Started:
+    def start(self, task: str, settings: Settings, **wishes: Unpack[Wishes]) -> Started:
         """Create a run and set a detached worker on it. The same `request_id` gives the same run."""
-        started = self.create(
-            task,
-            settings,
-            ask=ask,
-            request_id=request_id,
-            continue_from=continue_from,
-            directory=directory,
-        )
+        started = self.create(task, settings, **wishes)
         if started.state in {"queued", "interrupted"}:
             try:
                 self._launcher.launch(started.run_id)
@@ -117,12 +116,22 @@ class App:
         if not task.strip():
             msg = "The task is empty. Say what the team should do."
             raise UsageError(msg)
+        size = len(task.encode("utf-8", "replace"))
+        if size > LARGEST_TASK:
+            msg = (
+                f"The task takes {size:,} bytes and may take {LARGEST_TASK:,}: no model reads more. "
+                "Give the part that matters, or tasks of their own to several runs."
+            )
+            raise UsageError(msg)
         require_keys(settings, self._home, os.environ)
         earlier = (
             None
             if continue_from is None
             else read_earlier(self._reader, self._store, self.find(continue_from))
         )
+        narrow_caps = find_narrow_caps(settings, task)
+        if len(narrow_caps) == len(settings.agents):
+            raise UsageError(" ".join(narrow_caps))
         run_id = new_run_id()
         if request_id is not None:
             run_id = self._store.claim(request_id, run_id)
@@ -156,7 +165,8 @@ class App:
             state="queued",
             status_file=str(self._home.runs / run_id / "status.json"),
             next=f"Wait: massgen-mcp wait {run_id}",
-            warnings=settings.warnings,
+            estimate=describe_estimate(estimate(settings, task, earlier)),
+            warnings=(*settings.warnings, *narrow_caps),
         )
 
     def _found(self, run_id: str, task: str) -> Started:
@@ -216,11 +226,28 @@ class App:
         """All runs, newest first; one that cannot be read says so and hides no other."""
         return self._reader.runs()
 
+    def runs_before(self, run_id: str) -> Iterator[JsonObject]:
+        """The runs older than that id, newest first, each read when it is asked for; all with ""."""
+        for found in self._store.list():
+            if not run_id or found < run_id:
+                yield self._reader.describe(found)
+
+    def stamp(self, run_id: str) -> tuple[int, ...]:
+        """What differs once the status of a run may: for a small part of the cost of reading it."""
+        is_held = self._lease.is_held(run_id)
+        try:
+            found = (self._home.runs / run_id / "status.json").stat()
+        except OSError:
+            return (is_held,)
+        return (is_held, found.st_mtime_ns, found.st_ino, found.st_size)
+
     def resume(self, run_id: str) -> Started:
         """Set a worker on a run that was interrupted; one that is at work is left to it."""
         status = self.status(run_id)
         if status["is_final"] is True:
             raise _final(run_id, status)
+        if status["state"] != "interrupted" and self._lease.is_held(run_id):
+            return self._started(run_id, ("it was at work already",))
         read_history(self._store, read_spec(self._store, run_id))
         try:
             self._launcher.launch(run_id)
@@ -245,19 +272,30 @@ class App:
         status = self.status(run_id)
         if status["is_final"] is True:
             return f"{run_id} has ended already: {status['state']}."
+        asked = f"{run_id} was asked to {kind}; wait for it with: massgen-mcp wait {run_id}"
+        letter = Letter(id=new_letter_id(), kind=kind, by=by)
+        if self._lease.is_held(run_id):
+            self._mailbox.send(run_id, letter)
+            # Still held, it is held by a worker, that reads letters, and not by one who looked.
+            if self._lease.is_held(run_id):
+                return asked
         try:
             with self._lease.hold(run_id):
                 spec = read_spec(self._store, run_id)
                 event = CancelAsked(by=by) if kind == "cancel" else FinishAsked(by=by)
                 end_without_worker(disk_world(self._home, self._store, spec), spec, event)
         except RunHeld:
-            self._mailbox.send(run_id, Letter(id=new_letter_id(), kind=kind, by=by))
-            verb = "cancel" if kind == "cancel" else "finish"
-            return f"{run_id} was asked to {verb}; wait for it with: massgen-mcp wait {run_id}"
+            self._mailbox.send(run_id, letter)
+            return asked
         return f"{run_id} had no worker; it is {self.status(run_id)['state']} now."
 
-    def message(self, run_id: str, text: str, to: str | None = None) -> str:
-        """Say something to all agents, or to one. The words say who hears it and when."""
+    def message(
+        self, run_id: str, text: str, to: str | None = None, *, letter_id: str | None = None
+    ) -> str:
+        """Say something to all agents, or to one. The words say who hears it and when.
+
+        A second letter with the `letter_id` of an earlier one is not delivered.
+        """
         if not text.strip():
             msg = "The message is empty. Say what the agents should know."
             raise UsageError(msg)
@@ -265,14 +303,18 @@ class App:
         if status["is_final"] is True:
             raise _final(run_id, status)
         spec = read_spec(self._store, run_id)
-        agents = read_history(self._store, spec).state.agents
-        names = {agent.member.name: label for label, agent in agents.items()}
+        state = read_history(self._store, spec).state
+        if any(news.name == f"message {letter_id}" for news in state.news):
+            return "The same was sent before and has arrived; it is not said twice."
+        members = [agent.member for agent in state.agents.values()] or seat_members(spec)
+        names = {member.name: member.label for member in members}
         to = names.get(to or "", to)
-        if to is not None and agents and to not in agents:
+        if to is not None and to not in names.values():
             known = ", ".join(f"{label} ({name})" for name, label in names.items())
             msg = f"There is no {to!r} in {run_id}. Its agents are {known}."
             raise UsageError(msg)
-        self._mailbox.send(run_id, Letter(id=new_letter_id(), kind="message", text=text, to=to))
+        letter = Letter(id=letter_id or new_letter_id(), kind="message", text=text, to=to)
+        self._mailbox.send(run_id, letter)
         return _describe_delivery(str(status["state"]), to)
 
     async def wait(self, run_id: str, timeout_seconds: float | None) -> JsonObject:
@@ -290,7 +332,7 @@ class App:
         gone: list[str] = []
         failed: list[StoreError] = []
         for run_id in self._store.list():
-            if _age_of(run_id) < older_than_seconds:
+            if age_of(run_id) < older_than_seconds:
                 continue
             try:
                 # Held, so that nobody takes the run up while it goes.
@@ -329,24 +371,3 @@ def _final(run_id: str, status: JsonObject) -> RunFinal:
         f'answer, start a new run: massgen-mcp run "..." --continue {run_id}'
     )
     return RunFinal(msg)
-
-
-def new_run_id() -> str:
-    """An id that sorts by time and can be read out."""
-    alphabet = "abcdefghijkmnpqrstuvwxyz23456789"
-    lot = "".join(secrets.choice(alphabet) for _ in range(6))
-    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{lot}"
-
-
-def new_letter_id() -> str:
-    """An id for a letter, short enough to be named in a prompt."""
-    return secrets.token_hex(4)
-
-
-def _age_of(run_id: str) -> float:
-    """Seconds since the run was started, by its id; runs with odd ids count as new."""
-    try:
-        began = datetime.strptime(run_id[:15], "%Y%m%d-%H%M%S").replace(tzinfo=UTC)
-    except ValueError:
-        return 0.0
-    return time.time() - began.timestamp()

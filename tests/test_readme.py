@@ -12,8 +12,10 @@ from mcp import Client
 from massgen_mcp.cli.exits import BY_KIND
 from massgen_mcp.cli.main import program
 from massgen_mcp.config.load import check_file
-from massgen_mcp.interfaces import Home
+from massgen_mcp.interfaces import Home, Limits
+from massgen_mcp.providers.catalogue import CATALOGUE
 from massgen_mcp.server.server import build_server
+from massgen_mcp.server.watching import LONGEST_WAIT, longest_wait
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -52,9 +54,41 @@ def test_every_command_in_it_exists() -> None:
 
 
 def test_every_host_setting_in_it_is_json() -> None:
-    assert blocks("json")
+    assert len(blocks("json")) == 2
     for block in blocks("json"):
-        assert json.loads(block)["mcpServers"]["massgen"]["args"] == ["serve"]
+        (servers,) = json.loads(block).values()
+        assert [servers["massgen"]["command"], *servers["massgen"]["args"]] == [
+            "massgen-mcp",
+            "serve",
+        ]
+
+
+def test_every_provider_is_named_with_where_its_key_is_found() -> None:
+    table = README[README.index("| `provider:` |") : README.index("A model without tool calls")]
+    named = set(re.findall(r"`([a-z_]+)`", table)) - {"base_url"}
+    assert named == CATALOGUE.keys() - {"scripted"}
+    for name in ("openai", "anthropic", "gemini"):
+        assert all(variable in table for variable in CATALOGUE[name].key_variables)
+
+
+async def test_the_prompts_and_resources_in_it_are_those_of_the_server(tmp_path: Path) -> None:
+    with anyio.fail_after(30):
+        async with Client(build_server(Home(path=tmp_path), tmp_path)) as client:
+            prompts = [prompt.name for prompt in (await client.list_prompts()).prompts]
+            listed = (await client.list_resources()).resources
+            templates = (await client.list_resource_templates()).resource_templates
+    assert all(f"`{name}`" in README for name in prompts)
+    addresses = [str(one.uri) for one in listed] + [one.uri_template for one in templates]
+    assert addresses
+    assert all(f"`{address}`" in README for address in addresses)
+
+
+def test_the_limits_in_it_are_those_of_the_program() -> None:
+    limits = Limits()
+    assert f"`limits.retry_seconds` ({limits.retry_seconds:g})" in README
+    assert f"`max_usd` ({limits.max_usd:g} unless" in README
+    assert f"`wait` {LONGEST_WAIT:g} s at most" in README
+    assert longest_wait({"MASSGEN_MAX_WAIT": "240"}) == (240, None)
 
 
 async def test_the_tools_in_it_are_those_of_the_server(tmp_path: Path) -> None:
@@ -72,7 +106,10 @@ def test_every_outcome_is_named() -> None:
 
 def test_every_dependency_has_a_line_that_says_what_it_is_for() -> None:
     needed = {re.split(r"[<>=\[~]", line)[0] for line in PROJECT["project"]["dependencies"]}
-    explained = set(re.findall(r"^\| ([a-z-]+) \| \w", README, re.MULTILINE)) - {"package", "mode"}
+    explained = set(re.findall(r"^\| ([a-z0-9-]+) \| \w", README, re.MULTILINE)) - {
+        "package",
+        "mode",
+    }
     assert needed <= explained, needed - explained
 
 

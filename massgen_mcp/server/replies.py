@@ -32,6 +32,95 @@ def compact(reply: JsonObject) -> str:
     return json.dumps(reply, ensure_ascii=False, separators=(",", ":"))
 
 
+def next_call(status: JsonObject) -> str:
+    """The call that helps now, given where a run stands."""
+    run_id = status["run_id"]
+    match status["state"]:
+        case "completed" | "cancelled":
+            return f"Call get_final_answer with run_id {run_id}."
+        case "failed":
+            return f"Call get_status with run_id {run_id} and detail events to see why it failed."
+        case "interrupted":
+            return (
+                f"Nobody works on it now. Call resume_coordination with run_id {run_id} to go on where "
+                "it stopped."
+            )
+        case _:
+            return (
+                f"Call wait with run_id {run_id} and since_event {status['event_seq']}; "
+                "do other work meanwhile if you like."
+            )
+
+
+def labels_so_far(status: JsonObject) -> list[str]:
+    """The labels of the answers that stand now."""
+    rows = cast("Sequence[JsonObject]", status["agents"])
+    return [str(row["latest_label"]) for row in rows if row["latest_label"] is not None]
+
+
+def describe_news(status: JsonObject, events: Sequence[JsonObject], waited: float) -> JsonObject:
+    """What somebody who waited needs to know: what changed, where all stand, what is pending."""
+    rows = cast("Sequence[JsonObject]", status["agents"])
+    outcome = status.get("outcome")
+    return fit(
+        {
+            "run_id": status["run_id"],
+            "state": status["state"],
+            "is_final": status["is_final"],
+            "changed": describe_changes(events),
+            "agents": [_describe_standing(row) for row in rows[:AGENTS_PER_PAGE]],
+            "agents_total": status["agents_total"],
+            "pending_approvals": status.get("pending_approvals", []),
+            **({"outcome": describe_outcome(cast("JsonObject", outcome))} if outcome else {}),
+            **({"error": status["error"]} if status.get("error") else {}),
+            "event_seq": status["event_seq"],
+            "waited_seconds": round(waited, 1),
+            "next": next_call(status),
+        }
+    )
+
+
+def _describe_standing(row: JsonObject) -> JsonObject:
+    shown = ("id", "state", "latest_label", "vote_for", "error")
+    return {key: row[key] for key in shown if row.get(key) is not None}
+
+
+def page_of_runs(rows: Sequence[JsonObject], cursor: str | None) -> JsonObject:
+    """Runs as a list, as many as fit; `cursor` is where the next page begins if they all do."""
+    page = _fill([_cut_texts(row) for row in rows])
+    if len(page) < len(rows):
+        cursor = str(rows[len(page) - 1]["run_id"])
+    words = "Call get_status or get_final_answer with a run_id."
+    if cursor is not None:
+        words = f"There are older runs: call list_runs with cursor {cursor}. {words}"
+    elif not rows:
+        words = "No run fits. Call start_coordination to start one."
+    return {"runs": page, "next_cursor": cursor, "next": words}
+
+
+def describe_teams(document: JsonObject) -> JsonObject:
+    """The teams of a machine, those that work first, each with what keeps it from working."""
+    teams = cast("Sequence[JsonObject]", document["teams"])
+    rows: list[JsonValue] = [
+        # Why a model cannot be used names its key already.
+        {key: value for key, value in team.items() if key != "missing_keys" and value != {}}
+        for team in sorted(teams, key=lambda team: not team["usable"])
+    ]
+    default = document["default"]
+    usable = [str(team["team"]) for team in teams if team["usable"]]
+    named = [name for name in usable if name.startswith("@")]
+    if default is not None and default in usable:
+        words = "Call start_coordination; without team it takes the default."
+    elif named:
+        words = f'Call start_coordination with team ["{named[0]}"].'
+    else:
+        words = (
+            "No team can be used as it is. Ask the person to run `massgen-mcp config init`, or to set one "
+            "of the keys named here for this server."
+        )
+    return fit({**document, "teams": rows, "next": words})
+
+
 def summarize(status: JsonObject) -> JsonObject:
     """The status without what only a close look needs."""
     rows = cast("Sequence[JsonObject]", status["agents"])
@@ -42,10 +131,7 @@ def summarize(status: JsonObject) -> JsonObject:
         **kept,
         "deadlines": _soonest(status),
         "outcome": describe_outcome(cast("JsonObject", outcome)) if outcome else None,
-        "agents": [
-            {key: row[key] for key in ("id", "state", "latest_label", "vote_for")}
-            for row in rows[:AGENTS_PER_PAGE]
-        ],
+        "agents": [_describe_standing(row) for row in rows[:AGENTS_PER_PAGE]],
         "tally": tally[:AGENTS_PER_PAGE],
     }
 

@@ -1,25 +1,35 @@
 """The MCP server: one `build_server` for every transport."""
 
-import contextlib
 import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
+from inspect import cleandoc
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import anyio
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.stdio import stdio_server
-from mcp_types import CallToolResult, TextContent
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, CallToolResult, TextContent
 from pydantic import ValidationError
 
 from massgen_mcp import __version__
 from massgen_mcp.interfaces import Home
-from massgen_mcp.server.tools import Tools
-from massgen_mcp.server.wire import take_stdin
+from massgen_mcp.server.arguments import (
+    describe_mistakes,
+    describe_unknown_tool,
+    given,
+    lean,
+)
+from massgen_mcp.server.prompts import add_prompts
+from massgen_mcp.server.resources import Resources
+from massgen_mcp.server.tools import add_tools
+from massgen_mcp.server.watching import LONGEST_WAIT, longest_wait
+from massgen_mcp.server.wire import take_stdin, take_stdout
 
 logger = logging.getLogger(__name__)
 
@@ -29,10 +39,14 @@ ERROR_CHARS = 2_000
 INSTRUCTIONS = """\
 A team of models works on a whole task in parallel, sees each other's answers, refines and votes.
 Use it for questions where a second and third opinion that has been checked is worth a few minutes.
-1. start_coordination with the task returns a run_id at once.
-2. wait with that run_id until state is completed, failed or cancelled; each reply says what to do next.
-3. get_final_answer gives the answer, how it was chosen and each vote's reason.
-Runs go on in the background when you stop waiting, and survive the end of this server."""
+1. start_coordination with the task returns a run_id at once. The team sees only the task: put all it
+   needs into it. list_teams shows which models can be used here.
+2. wait with that run_id until is_final is true; each reply says what to do next.
+3. get_final_answer gives the answer, how it was chosen and each vote's reason; long ones in pieces.
+Meanwhile send_message tells the agents something new, cancel_coordination stops them (with finish the
+best answer so far is decided), and get_status shows each agent, deadlines and cost.
+Runs go on in the background when you stop waiting, and survive the end of this server: list_runs finds
+them again, resume_coordination goes on with one that was interrupted."""
 
 
 class StrictServer(MCPServer):
@@ -47,21 +61,24 @@ class StrictServer(MCPServer):
         model = tool.fn_metadata.arg_model
         model.model_config["extra"] = "forbid"
         model.model_rebuild(force=True)
-        tool.parameters = model.model_json_schema(by_alias=True)
-        tool.parameters.pop("title", None)
-        for described in tool.parameters.get("properties", {}).values():
-            described.pop("title", None)
+        tool.parameters = lean(model.model_json_schema(by_alias=True))
+        tool.description = cleandoc(tool.description)
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> Any:
         """Call a tool; bad arguments and named errors come back as one block of text."""
+        tool = self._tool_manager.get_tool(name)
+        if tool is None:
+            known = [one.name for one in self._tool_manager.list_tools()]
+            return _refusal(describe_unknown_tool(name, known))
         try:
-            return await super().call_tool(name, arguments, context)
+            return await super().call_tool(name, given(arguments, tool.parameters), context)
         except ToolError as error:
             cause = error.__cause__
             if isinstance(cause, ValidationError):
-                words = _describe_arguments(name, cause, self._known_arguments(name))
+                mistakes = cause.errors(include_url=False)
+                words = describe_mistakes(name, tool.parameters, mistakes)
             elif isinstance(cause, ToolError):
                 words = str(cause)
             elif type(error) is ToolError:
@@ -72,69 +89,70 @@ class StrictServer(MCPServer):
                     f"{name} failed for a reason that it does not know ({type(cause).__name__}). Runs "
                     "go on all the same. Ask the person to look at the server's log."
                 )
-            text = words.encode("utf-8", "replace").decode()
-            text = text if len(text) <= ERROR_CHARS else text[: ERROR_CHARS - 1] + "…"
-            return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+            return _refusal(words)
 
-    async def run_stdio_async(self) -> None:
-        """Serve on stdin and stdout; every request that can be read at all gets an answer."""
+    async def get_prompt(
+        self,
+        name: str,
+        arguments: dict[str, Any] | None = None,
+        context: Context[Any, Any] | None = None,
+    ) -> Any:
+        """A prompt with its arguments filled in; what is wrong is told and logged as no fault of ours."""
+        known = {prompt.name: prompt for prompt in self._prompt_manager.list_prompts()}
+        if name not in known:
+            words = f"There is no prompt {name[:80]!r}. The prompts are {', '.join(known)}."
+            raise MCPError(code=INVALID_PARAMS, message=words)
+        wanted = [argument.name for argument in known[name].arguments or []]
+        if sorted(arguments or {}) != sorted(wanted):
+            words = f"The prompt {name} takes {', '.join(wanted)}, and no other argument."
+            raise MCPError(code=INVALID_PARAMS, message=words)
+        return await super().get_prompt(name, arguments, context)
+
+    async def run_stdio_async(self, wire: TextIO | None = None) -> None:
+        """Serve on stdin and stdout, or on `wire` instead of stdout, until stdin ends.
+
+        Every request that can be read at all gets an answer.
+        """
         server = self._lowlevel_server
-        async with stdio_server(stdin=anyio.wrap_file(take_stdin())) as (requests, replies):
+        stdin, stdout = anyio.wrap_file(take_stdin()), anyio.wrap_file(wire or take_stdout())
+        async with stdio_server(stdin=stdin, stdout=stdout) as (requests, replies):
             await server.run(requests, replies, server.create_initialization_options())
 
-    def _known_arguments(self, name: str) -> list[str]:
-        tool = self._tool_manager.get_tool(name)
-        return [] if tool is None else list(tool.parameters.get("properties", {}))
+
+def _refusal(words: str) -> CallToolResult:
+    text = words.encode("utf-8", "replace").decode()
+    text = text if len(text) <= ERROR_CHARS else text[: ERROR_CHARS - 1] + "…"
+    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
 
 
-def _describe_arguments(name: str, error: ValidationError, known: list[str]) -> str:
-    problems = [
-        f"{'.'.join(map(str, found['loc']))}: "
-        + ("there is no such argument" if found["type"] == "extra_forbidden" else found["msg"])
-        for found in error.errors(include_url=False, include_input=False)
-    ]
-    return f"{name} was not called: {'; '.join(problems)}. Its arguments are {', '.join(known)}."
-
-
-def build_server(home: Home, directory: Path) -> MCPServer:
-    """The server of one home; `directory` is where the host started it."""
-
-    @contextlib.asynccontextmanager
-    async def lifespan(_server: MCPServer) -> AsyncGenerator[None]:
-        # Whatever prints must not reach the protocol's stream.
-        with contextlib.redirect_stdout(sys.stderr):
-            yield
-
-    server = StrictServer(
-        "massgen",
-        version=__version__,
-        instructions=INSTRUCTIONS,
-        lifespan=lifespan,
-    )
-    Tools(home, directory).register(server)
+def build_server(home: Home, directory: Path, longest: int = LONGEST_WAIT) -> StrictServer:
+    """The server of one home; `directory` is where the host started it, `longest` the longest wait."""
+    server = StrictServer("massgen", version=__version__, instructions=INSTRUCTIONS)
+    add_tools(server, home, directory, longest)
+    Resources(home).add_to(server)
+    add_prompts(server)
     return server
 
 
-def serve_stdio(home: Home) -> None:
-    """Serve on stdin and stdout until stdin ends."""
+def serve_stdio(home: Home, wire: TextIO) -> None:
+    """Serve on stdin and `wire`, which `take_stdout` gave, until stdin ends."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
-    server = build_server(home, Path.cwd())
+    longest, complaint = longest_wait(os.environ)
+    if complaint is not None:
+        logger.warning("%s", complaint)
+    server = build_server(home, _find_directory(home), longest)
     for name in (signal.SIGTERM, signal.SIGINT):
         # The reader of stdin cannot be interrupted; runs do not depend on how this process ends.
         signal.signal(name, _leave)
-    _clear_stdout()
-    anyio.run(server.run_stdio_async)
-    # What is printed at the exit has no business in the protocol's stream either.
-    sys.stdout = sys.stderr
+    anyio.run(server.run_stdio_async, wire)
 
 
-def _clear_stdout() -> None:
-    """Send what was printed before now to stderr, and leave stdout to the protocol."""
-    wire = os.dup(1)
-    os.dup2(2, 1)
-    sys.stdout.flush()
-    os.dup2(wire, 1)
-    os.close(wire)
+def _find_directory(home: Home) -> Path:
+    """The working directory, or the home if that is gone: a server that starts can explain itself."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return home.path
 
 
 def _leave(_signal: int, _frame: object) -> None:

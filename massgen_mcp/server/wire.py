@@ -1,8 +1,13 @@
-"""The server's stdin: JSON lines, mended where one sick character would cost the host its answer."""
+"""The server's stdin and stdout: out of everybody else's reach, and lines mended that are sick.
 
+It imports next to nothing, so that stdout is safe before the server's imports run other people's code.
+"""
+
+import fcntl
 import io
 import os
 import re
+import sys
 from contextlib import suppress
 
 _ESCAPES = re.compile(
@@ -37,3 +42,15 @@ def take_stdin() -> MendedLines:
     os.dup2(nothing, 0)
     os.close(nothing)
     return MendedLines(os.fdopen(wire, "rb", closefd=False), encoding="utf-8", errors="replace")
+
+
+def take_stdout() -> io.TextIOWrapper:
+    """The way to the host, from where nothing else in this process or its children can write to it.
+
+    What is printed from now on, or was and is not written yet, goes to stderr, until the process ends.
+    """
+    wire = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
+    os.dup2(2, 1)
+    sys.stdout.flush()
+    sys.stdout = sys.stderr
+    return io.TextIOWrapper(os.fdopen(wire, "wb"), encoding="utf-8", newline="\n")

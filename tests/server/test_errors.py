@@ -1,16 +1,18 @@
 """Every mistake of a host comes back as one block of words: what is wrong, what is valid, what next."""
 
+import json
 import socket
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from massgen_mcp.app import App
 from massgen_mcp.config.load import Sources, load_settings
 from massgen_mcp.interfaces import Home, Settings
-from server.hosts import host_of
+from server.hosts import host_of, require_no_model_server
 from teams import PLAIN, team_of, write_team
 
 START = "start_coordination"
@@ -21,10 +23,18 @@ START = "start_coordination"
     [
         (START, {"task": ""}, "task"),
         (START, {"task": "  \n "}, "The task is empty"),
-        (START, {}, "task: Field required"),
+        (START, {}, "task: is missing (What the team should do, in full.)"),
         (START, {"task": "t", "agents": 3}, "agents: there is no such argument"),
-        (START, {"task": "t", "mode": "decompose"}, "mode: Input should be"),
-        (START, {"task": "t", "final": "soon"}, "final: Input should be"),
+        (
+            START,
+            {"task": "t", "mode": "decompose"},
+            "mode: is 'decompose'; it may be vote, quick, synthesize, single",
+        ),
+        (
+            START,
+            {"task": "t", "final": "soon"},
+            "final: is 'soon'; it may be present, reuse, synthesize",
+        ),
         (START, {"task": "t", "team": ["@nobody"]}, "there is no team @nobody; the teams are"),
         (START, {"task": "t", "team": ["nobody/x"]}, "is not provider/model"),
         (START, {"task": "t", "team": ["  "]}, "the team is empty"),
@@ -39,18 +49,60 @@ START = "start_coordination"
         (START, {"task": "t", "limits": {"max_usd": "nan"}}, "finite"),
         (START, {"task": "t", "limits": {"max_calls": 2.5}}, "limits.max_calls"),
         (START, {"task": "t", "continue_from": "gone"}, "There is no run 'gone'"),
-        (START, {"task": "t", "context_paths": ["/"]}, "context_paths: there is no such argument"),
+        (
+            START,
+            {"task": "t", "context_paths": ["src"]},
+            "must be an object with path, access, not",
+        ),
+        (START, {"task": "t", "context_paths": [{"pth": "src"}]}, "did you mean 'path'?"),
+        (START, {"task": "t", "context_paths": [{"path": "~/.ssh"}]}, "context_paths[0]: "),
+        (START, {"task": "t", "context_paths": [{"path": "/"}]}, "is the whole disk"),
+        (START, {"task": 7}, "task: must be a text, not the number 7"),
+        (START, {"task": None}, "task: must be a text, not null"),
+        (START, {"task": ["t"]}, "task: must be a text, not a list"),
+        (START, {"task": "t", "team": {"a": 1}}, "team: must be a list, not an object"),
+        (START, {"task": "t", "team": [1]}, "team.0: must be a text, not the number 1"),
+        (START, {"task": "t", "limits": {"max_usb": 1}}, "did you mean 'max_usd'?"),
+        (START, {"task": "t", "limits": {"max_calls": True}}, "must be a number, not true"),
+        (START, {"task": "t", "limits": "low"}, "must be an object with answers_per_agent"),
+        (START, {"task": "t", "modee": "vote"}, "modee: there is no such argument (did you mean"),
+        (START, {"task": "t", "check": "true"}, "check: there is no such argument"),
+        (START, {"task": "t", "side_effects": "allow"}, "side_effects: there is no such argument"),
         ("wait", {"run_id": "gone"}, "There is no run 'gone'"),
         ("wait", {"run_id": ""}, "There is no run ''"),
         ("wait", {"run_id": "../../etc"}, "There is no run '../../etc'"),
-        ("wait", {"run_id": "latest", "timeout_seconds": 600}, "less than or equal to 45"),
-        ("wait", {"run_id": "latest", "since": 3}, "since: there is no such argument"),
+        (
+            "wait",
+            {"run_id": "latest", "timeout_seconds": 600},
+            "timeout_seconds: must be at most 45, and is 600",
+        ),
+        (
+            "wait",
+            {"run_id": "latest", "since": 3},
+            "since: there is no such argument (did you mean 'since_event'?)",
+        ),
         ("get_status", {"run_id": "gone"}, "There is no run 'gone'"),
-        ("get_status", {"run_id": "x", "detail": "all"}, "detail: Input should be"),
+        (
+            "get_status",
+            {"run_id": "x", "detail": "all"},
+            "detail: is 'all'; it may be summary, agents, events",
+        ),
         ("get_status", {"run_id": "x", "cursor": -1}, "cursor"),
         ("get_final_answer", {"run_id": "gone"}, "There is no run 'gone'"),
         ("get_final_answer", {"run_id": "x", "max_chars": 10**9}, "max_chars"),
-        ("get_result", {"run_id": "x"}, "get_result"),
+        ("get_result", {"run_id": "x"}, "There is no tool 'get_result' (did you mean"),
+        ("send_message", {"run_id": "gone", "text": "t"}, "There is no run 'gone'"),
+        ("send_message", {"run_id": "latest"}, "text: is missing"),
+        ("send_message", {"run_id": "latest", "text": ""}, "text: must not be empty"),
+        ("cancel_coordination", {"run_id": "../../etc"}, "There is no run '../../etc'"),
+        ("cancel_coordination", {"run_id": "x", "finish": "soon"}, "must be true or false"),
+        ("resume_coordination", {"run_id": "gone"}, "Call list_runs to see"),
+        ("resume_coordination", {}, "run_id: is missing"),
+        ("list_runs", {"state": "done"}, "state: is 'done'; it may be queued, running"),
+        ("list_runs", {"cursor": "../../etc"}, "There is no run '../../etc'"),
+        ("list_runs", {"limit": 0}, "limit: must be at least 1, and is 0"),
+        ("list_runs", {"limit": "ten"}, "limit: must be a whole number, and is 'ten'"),
+        ("list_teams", {"all": True}, "It takes no arguments"),
     ],
 )
 async def test_a_mistake_is_told_in_words(
@@ -69,7 +121,30 @@ async def test_an_unknown_argument_is_named_with_those_there_are(
     async with host_of(home, tmp_path, era) as host:
         words = await host.refused("start_coordination", task="t", nuber_of_agents=5)
         assert "nuber_of_agents: there is no such argument" in words
-        assert "Its arguments are task, team, mode" in words
+        assert "Its arguments are task, team, context_paths, mode" in words
+
+
+async def test_a_path_that_may_be_given_is_refused_while_agents_cannot_read(
+    home: Home, tmp_path: Path
+) -> None:
+    """Silence would look as if the agents had the files."""
+    (tmp_path / "project" / "src").mkdir(parents=True)
+    async with host_of(home, tmp_path / "project") as host:
+        words = await host.refused(START, task="t", context_paths=[{"path": "src"}])
+        assert "cannot give them files yet" in words
+    assert App(home).runs() == []
+
+
+async def test_what_may_be_left_out_may_also_be_null(home: Home, tmp_path: Path) -> None:
+    """Some hosts send every argument there is."""
+    asked: dict[str, Any] = dict.fromkeys(
+        ("team", "context_paths", "mode", "final", "limits", "continue_from", "request_id")
+    )
+    with anyio.fail_after(30):
+        async with host_of(home, tmp_path) as host:
+            started = await host.call(START, task="t", **asked)
+            await host.wait_for_end(started["run_id"])
+            assert (await host.call("list_runs", state=None))["runs"]
 
 
 async def test_what_the_program_did_not_read_is_not_repeated(home: Home, tmp_path: Path) -> None:
@@ -85,7 +160,20 @@ async def test_a_task_of_a_megabyte_is_a_task(home: Home, tmp_path: Path) -> Non
             started = await host.call("start_coordination", task=task)
             ended = await host.wait_for_end(started["run_id"])
             assert ended["state"] == "completed"
-            assert len(ended["task_preview"]) <= 120
+            asked = (home.runs / started["run_id"] / "run.json").read_text("utf-8")
+            assert json.loads(asked)["task"] == task
+            folder = home.runs / started["run_id"]
+            assert sum(file.stat().st_size for file in folder.rglob("*.json*")) < 2 * len(task)
+            status = await host.call("get_status", run_id=started["run_id"])
+            assert len(status["task_preview"]) <= 120
+
+
+async def test_a_task_that_no_model_could_read_is_refused(home: Home, tmp_path: Path) -> None:
+    with anyio.fail_after(60):
+        async with host_of(home, tmp_path) as host:
+            words = await host.refused(START, task="x" * 20_000_000)
+            assert "takes 20,000,000 bytes and may take 2,000,000" in words
+    assert App(home).runs() == []
 
 
 async def test_a_run_without_a_result_says_what_can_be_read(home: Home, tmp_path: Path) -> None:
@@ -105,7 +193,7 @@ async def test_a_broken_configuration_is_told_and_the_server_lives(
 ) -> None:
     (home.path / "config.yaml").write_text("agnets: [", encoding="utf-8")
     async with host_of(home, tmp_path) as host:
-        assert len((await host.client.list_tools()).tools) == 4
+        assert len((await host.client.list_tools()).tools) == 9
         assert "config.yaml" in await host.refused("start_coordination", task="t")
         write_team(home.path / "config.yaml", {"version": 1, "agnets": []})
         words = await host.refused("start_coordination", task="t")
@@ -114,6 +202,7 @@ async def test_a_broken_configuration_is_told_and_the_server_lives(
 
 
 async def test_a_home_without_a_team_says_how_to_get_one(home: Home, tmp_path: Path) -> None:
+    await anyio.to_thread.run_sync(require_no_model_server)
     (home.path / "config.yaml").unlink()
     async with host_of(home, tmp_path) as host:
         words = await host.refused("start_coordination", task="t")

@@ -20,6 +20,8 @@ async def test_a_host_gets_an_answer_from_start_to_end(
         async with host_of(home, tmp_path, era) as host:
             started = await host.call("start_coordination", task="What is the area?")
             assert started["agents"] == 3
+            assert started["models"] == ["ada", "bob", "cyd"]
+            assert started["estimate"].startswith("about 7 to ")
             assert Path(started["status_file"]).parent.name == started["run_id"]
             assert started["run_id"] in started["next"]
             ended = await host.wait_for_end(started["run_id"])
@@ -41,22 +43,38 @@ async def test_a_host_gets_an_answer_from_start_to_end(
 
 
 async def test_the_tools_are_few_described_and_small(home: Home, tmp_path: Path, era: str) -> None:
+    """BR-071: what every conversation pays for is small."""
     async with host_of(home, tmp_path, era) as host:
         listed = await host.client.list_tools()
         names = [tool.name for tool in listed.tools]
-        assert names == ["start_coordination", "wait", "get_status", "get_final_answer"]
+        assert names == [
+            "start_coordination",
+            "wait",
+            "get_status",
+            "get_final_answer",
+            "send_message",
+            "cancel_coordination",
+            "resume_coordination",
+            "list_runs",
+            "list_teams",
+        ]
         wire = listed.model_dump_json(by_alias=True, exclude_none=True)
         assert len(wire.encode()) <= 8_000
+        for noise in ('"title"', '"$ref"', '"$defs"', '"anyOf"', '"default":""', '"enum":[""'):
+            assert noise not in wire
         for tool in listed.tools:
             assert tool.description
             assert tool.output_schema is None
             assert tool.input_schema["additionalProperties"] is False
             assert all("description" in p for p in tool.input_schema["properties"].values())
         hints = {tool.name: tool.annotations for tool in listed.tools}
-        for name in names[1:]:
-            found = hints[name]
+        for name, found in hints.items():
             assert found is not None
-            assert found.read_only_hint
+            told = (found.read_only_hint, found.destructive_hint, found.idempotent_hint)
+            assert None not in (*told, found.open_world_hint)
+            changes = ("start_", "send_", "cancel_", "resume_")
+            assert found.read_only_hint is not name.startswith(changes)
+            assert found.destructive_hint is (name == "cancel_coordination")
         starts = hints["start_coordination"]
         assert starts is not None
         assert (starts.read_only_hint, starts.open_world_hint) == (False, True)

@@ -74,9 +74,16 @@ async def test_thirty_agents_that_all_fail_make_no_large_reply(home: Home, tmp_p
 async def test_a_long_answer_is_read_to_its_last_character(
     home: Home, tmp_path: Path, era: str
 ) -> None:
+    """BR-069: 400,000 characters and 30 files; each reply is small and says how to go on."""
+    files = [{"path": f"folder/file-{n:02}.txt", "content": "x" * 1_000} for n in range(30)]
     with anyio.fail_after(120):
-        run_id = await play(home, tmp_path, team_of({"*": [{"answer": LONG}]}, ["ada"]))
+        steps = {"*": [{"answer": LONG, "files": files}]}
+        run_id = await play(home, tmp_path, team_of(steps, ["ada"]))
         async with host_of(home, tmp_path, era) as host:
+            first = await host.call("get_final_answer", run_id=run_id)
+            assert first["files_total"] == 30
+            assert first["files"]
+            assert first["paths"]["result"].endswith(f"{run_id}/result")
             text, offset = "", 0
             while offset is not None:
                 piece = await host.call("get_final_answer", run_id=run_id, offset=offset)

@@ -19,7 +19,7 @@ from mcp import Client, StdioServerParameters
 from massgen_mcp.app import App
 from massgen_mcp.interfaces import Home
 from server.hosts import Host
-from teams import HANG, team_of, write_team
+from teams import HANG, PLAIN, team_of, write_team
 
 SERVE = [sys.executable, "-m", "massgen_mcp", "serve"]
 INITIALIZE = {
@@ -174,26 +174,54 @@ def test_without_a_home_a_key_or_a_path_the_server_explains(tmp_path: Path) -> N
     assert str(tmp_path / ".massgen") in result["content"][0]["text"]
 
 
+NOISE = """\
+import atexit, os, subprocess, sys, threading, time
+print('a plugin printed at import')
+atexit.register(print, 'a plugin printed at exit')
+
+def prattle():
+    while 'massgen_mcp.server.wire' not in sys.modules:
+        time.sleep(0.001)
+    time.sleep(0.02)
+    while True:
+        print('a plugin printed')
+        os.write(1, b'a library wrote to descriptor 1\\n')
+        subprocess.run(['sh', '-c', 'echo a child printed'], check=False)
+        time.sleep(0.1)
+
+if 'serve' in sys.orig_argv:
+    threading.Thread(target=prattle, daemon=True).start()
+"""
+"""A plugin that prints from the moment the server's own code can do anything about it."""
+
+
 def test_stdout_carries_the_protocol_only_whatever_prints(home: Home, tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(
-        "import atexit, os\n"
-        "print('printed at import')\n"
-        "atexit.register(print, 'printed at exit')\n",
-        encoding="utf-8",
-    )
+    """BR-072: a plugin, a library and a child print all the time, a run's check prints too."""
+    check = "echo a check printed; echo and complained >&2"
+    write_team(home.path / "config.yaml", team_of(PLAIN, coordination={"check": check}))
+    (tmp_path / "sitecustomize.py").write_text(NOISE, encoding="utf-8")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    env = {**environment(MASSGEN_HOME=str(home.path)), "PYTHONPATH": path}
+    env = {**environment(MASSGEN_HOME=str(home.path)), "PYTHONPATH": path, "PATH": os.defpath}
     with opened(env) as process:
         send(process, INITIALIZE, INITIALIZED, call_of(2, "start_coordination", task="Go."))
         lines = [receive(process), receive(process)]
         run_id = lines[1]["result"]["structuredContent"]["run_id"]
         send(process, call_of(3, "wait", run_id=run_id, timeout_seconds=45))
         lines.append(receive(process))
+        send(process, call_of(4, "list_teams"), call_of(5, "wait", run_id="none"))
+        lines += [receive(process), receive(process)]
         rest, complaints = process.communicate(timeout=30)
-    assert [line["id"] for line in lines] == [1, 2, 3]
+    assert sorted(line["id"] for line in lines) == [1, 2, 3, 4, 5]
+    assert lines[2]["result"]["structuredContent"]["state"] == "completed"
     assert rest == b""
-    assert b"printed at import" in complaints
-    assert b"printed at exit" in complaints
+    for words in (
+        b"a plugin printed at import",
+        b"a plugin printed\n",
+        b"a library wrote",
+        b"a child printed",
+        b"a plugin printed at exit",
+    ):
+        assert words in complaints
 
 
 def test_what_is_no_protocol_is_answered_or_passed_over(home: Home) -> None:

@@ -53,6 +53,44 @@ async def test_progress_rises_strictly_and_only_where_it_was_asked_for(
     assert "running, event" in words[-1]
 
 
+async def test_while_nothing_happens_a_client_hears_that_it_is_waited_for(
+    home: Home, tmp_path: Path
+) -> None:
+    """BR-058: at least every ten seconds, for clients whose clock each notice sets back."""
+    write_team(home.path / "config.yaml", team_of(HANG))
+    heard: list[float] = [0]
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        heard.append(progress)
+
+    with anyio.fail_after(60):
+        async with host_of(home, tmp_path) as host:
+            run_id = (await host.call("start_coordination", task="Hang."))["run_id"]
+            await host.call("wait", run_id=run_id, timeout_seconds=1)
+            asked: dict[str, Any] = {"run_id": run_id, "timeout_seconds": 11}
+            await host.client.call_tool("wait", asked, progress_callback=hear)
+    gaps = [later - earlier for earlier, later in zip(heard, [*heard[1:], 11], strict=True)]
+    assert len(heard) >= 2
+    assert max(gaps) <= 10
+    assert min(gaps) > 0
+
+
+async def test_a_reply_is_smaller_than_a_status_and_shows_where_all_stand(
+    home: Home, tmp_path: Path
+) -> None:
+    write_team(home.path / "config.yaml", team_of(HALF_DONE))
+    with anyio.fail_after(60):
+        async with host_of(home, tmp_path) as host:
+            run_id = (await host.call("start_coordination", task="Go."))["run_id"]
+            reply = await host.call("wait", run_id=run_id, timeout_seconds=2)
+            assert reply.keys() == {
+                "run_id", "state", "is_final", "changed", "agents", "agents_total",
+                "pending_approvals", "event_seq", "waited_seconds", "next",
+            }  # fmt: skip
+            status = await host.call("get_status", run_id=run_id)
+            assert len(str(reply)) < len(str(status))
+
+
 async def test_a_reply_says_what_changed_since_the_event_that_was_named(
     home: Home, tmp_path: Path
 ) -> None:
@@ -92,7 +130,7 @@ async def test_a_run_whose_worker_died_answers_at_once_and_says_how_to_go_on(
             reply = await host.call("wait", run_id=run_id, timeout_seconds=45)
             assert reply["state"] == "interrupted"
             assert reply["waited_seconds"] < 10
-            assert f"massgen-mcp resume {run_id}" in reply["next"]
+            assert f"resume_coordination with run_id {run_id}" in reply["next"]
 
 
 async def test_a_wait_that_is_cancelled_cancels_no_run(
