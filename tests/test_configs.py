@@ -22,7 +22,9 @@ def test_every_file_is_a_team_that_can_be_named() -> None:
 def test_a_shipped_team_loads(name: str, tmp_path: Path) -> None:
     alone = check_file(shipped()[name])
     home = Home(path=tmp_path)
-    asked = load_settings(Sources(home=home, directory=tmp_path, team=[f"@{name}"], by_host=True))
+    asked = load_settings(
+        Sources(home=home, directory=tmp_path, team=[f"@{name}"], by_host=True, environ={})
+    )
     assert asked.agents == alone.agents
     assert len(asked.agents) >= 3
     assert alone.warnings == ()
