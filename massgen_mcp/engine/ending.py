@@ -37,7 +37,7 @@ from massgen_mcp.engine.world import World
 from massgen_mcp.errors import WorkspaceError
 from massgen_mcp.interfaces import Line, RunSpec
 from massgen_mcp.messages import JsonObject
-from massgen_mcp.store.codec import JournalRecord, Replied, encode_record
+from massgen_mcp.store.codec import JournalRecord, Replied, encode_record, in_lines
 from massgen_mcp.store.status import AgentFacts, RunFacts, build_result, build_status
 
 STATUS = "status.json"
@@ -49,7 +49,7 @@ UNCHECKED = CheckResult(
 
 def put_status(world: World, status: JsonObject) -> None:
     """Publish a status; readers see the old one or this one, whole."""
-    text = json.dumps(status, ensure_ascii=False, indent=1) + "\n"
+    text = in_lines(status, depth=2) + "\n"
     world.documents.put(str(status["run_id"]), STATUS, text)
 
 
@@ -58,7 +58,7 @@ def deliver(world: World, spec: RunSpec, state: RunState, facts: RunFacts) -> No
     name = _name_of_final(state)
     result = build_result(spec, state, facts, _files_of(world, spec, name))
     if name is None:
-        text = json.dumps(result, ensure_ascii=False, indent=1) + "\n"
+        text = in_lines(result, depth=2) + "\n"
         world.documents.put(spec.run_id, "result/result.json", text)
     else:
         answer = str(result["answer"])

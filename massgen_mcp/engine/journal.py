@@ -69,10 +69,13 @@ class Journal:
         """Why this event cannot be accepted now, or None."""
         return objection(self.tip, event)
 
-    def accept(self, *events: Event, sync: bool = True) -> anyio.Event:
+    def accept(
+        self, *events: Event, sync: bool = True, after: Callable[[], None] | None = None
+    ) -> anyio.Event:
         """Accept events at once; the returned event is set when they are durable.
 
-        Without `sync` they are only written by then: for events that nobody acts on.
+        Without `sync` they are only written by then: for events that nobody acts on. `after` is called
+        once they are in `state`, whatever became of who accepted them.
         """
         committed: list[Committed] = []
         for event in events:
@@ -91,6 +94,8 @@ class Journal:
                 self._on_commit(entry)
             grown, self._grown = self._grown, anyio.Event()
             grown.set()
+            if after is not None:
+                after()
 
         return self._scribe.post(lines, commit)
 

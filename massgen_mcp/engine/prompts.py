@@ -91,7 +91,9 @@ class View:
         """
         chars = self.coordination.excerpt_chars
         texts = [
-            _excerpt(answer.content, chars, f'read_answer("{answer.label}", offset={chars})')
+            answer.content
+            if len(answer.content) <= chars
+            else _excerpt(answer.content, chars, f'read_answer("{answer.label}", offset={chars})')
             for answer in answers
         ]
         key = self.key(texts)
@@ -120,8 +122,8 @@ class View:
         if isinstance(self.state.phase, Balloting):
             answers = [a for a in answers if a.label in self.state.phase.candidates]
         lot = random.Random(f"{self.state.rules.seed} {self.agent.label} {self.turn}")
-        lot.shuffle(answers)
-        return sorted(answers, key=lambda answer: answer.agent == self.agent.label)
+        own = self.agent.label
+        return sorted(answers, key=lambda answer: (answer.agent == own, lot.random()))
 
 
 def turn_prompt(

@@ -6,7 +6,9 @@ takes nothing back: after a crash it is done again from the journal, and no mode
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, TypeAlias, TypeVar, TypeVarTuple
 
 import anyio
@@ -75,6 +77,7 @@ class Publisher:
         self._checking = anyio.Lock()
         self._check_scopes: set[anyio.CancelScope] = set()
         self._is_closing = False
+        self._digests: dict[str, str] = {}
         self._file_work = anyio.CapacityLimiter(FILE_WORKERS)
 
     async def _beside(self, work: Callable[[*Args], T], *args: *Args) -> T:
@@ -84,15 +87,42 @@ class Publisher:
     async def write(self, agent: str, files: Sequence[FileDraft]) -> None:
         """Put files into the agent's workspace. Raises WorkspaceError."""
         if files:
+            self.note_touched(agent)
             await self._beside(self._parts.workspaces.write, agent, files)
 
     async def digest(self, agent: str) -> str:
-        """The digest of the agent's workspace."""
-        return await self._beside(self._parts.workspaces.digest, agent)
+        """The digest of the agent's workspace. Raises WorkspaceError."""
+        known = self._digests.get(agent)
+        if known is None:
+            known = self._digests[agent] = await self._beside(self._parts.workspaces.digest, agent)
+        return known
+
+    def note_touched(self, agent: str) -> None:
+        """Have the agent's workspace looked at again when its digest is next asked for."""
+        self._digests.pop(agent, None)
+
+    async def look_around(self) -> None:
+        """Learn the digests of all workspaces in one go, so that first answers need not queue for it."""
+        self._digests |= await self._beside(self._find_digests)
+
+    def _find_digests(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for agent in self._parts.agents:
+            # What is wrong with a folder is told to its agent, when it hands something in.
+            with suppress(WorkspaceError):
+                found[agent] = self._parts.workspaces.digest(agent)
+        return found
 
     async def publish(self, event: AnswerSubmitted) -> Fate:
         """Hand in an answer against which there is no objection; what became of it."""
-        durable = self._parts.journal.accept(event)
+        journal = self._parts.journal
+        if not event.files_digest and self._parts.checker is None:
+            # Nothing is to be copied or checked first: both records become durable in one go.
+            published = AnswerPublished(agent=event.agent, label=event.label, check=None)
+            after = partial(self._shelve_soon, event.label)
+            await journal.accept(event, published, after=after).wait()
+            return "published"
+        durable = journal.accept(event)
         publication = self._start(event.agent, event.label, durable)
         await publication.done.wait()
         return publication.fate
@@ -131,11 +161,15 @@ class Publisher:
                 await self._parts.journal.try_append(failed)
         del self._under_way[label]
         publication.done.set()
+        self._shelve_soon(label)
+        self._parts.poke()
+
+    def _shelve_soon(self, label: str) -> None:
+        """Have the answer put where people find it, if it was published."""
         answer = find_answer(self._parts.journal.state, label)
         if answer is not None:
             self._unshelved.append(answer)
             self._more.set()
-        self._parts.poke()
 
     async def _publish(self, agent: str, submission: Submission) -> Fate:
         journal, label = self._parts.journal, submission.label

@@ -136,6 +136,7 @@ class Runner:
     async def _catch_up(self, publisher: Publisher) -> None:
         """Finish on disk what the journal says was published."""
         await publisher.shelve(list(every_answer(self._parts.journal.state)))
+        await publisher.look_around()
 
     async def _drive(self, publisher: Publisher, tasks: TaskGroup) -> None:
         journal = self._parts.journal
@@ -294,6 +295,7 @@ class Runner:
         await publisher.wait_until_shelved()
         agent = self._parts.journal.state.agents[turn.agent]
         if self._started.get(turn.agent, 0) < turn.number and agent.answer is not None:
+            publisher.note_touched(turn.agent)
             reset = self._parts.workspaces.reset
             try:
                 await anyio.to_thread.run_sync(reset, turn.agent, agent.answer.label)

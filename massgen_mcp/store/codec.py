@@ -17,7 +17,7 @@ from pydantic_core import PydanticSerializationError
 from massgen_mcp.coordination.events import Event, Outcome
 from massgen_mcp.errors import CorruptRun, UnknownSchema, UsageError
 from massgen_mcp.interfaces import Letter, RunSpec
-from massgen_mcp.messages import JsonObject, Message, ModelResponse, Usage
+from massgen_mcp.messages import JsonObject, JsonValue, Message, ModelResponse, Usage
 
 SCHEMA_VERSION: Final = 1
 LARGEST_LETTER: Final = 65_536
@@ -169,11 +169,29 @@ def decode_transcript(line: str) -> TranscriptRecord:
     return _from_fields(_TRANSCRIPTS, fields, what, line)
 
 
+def in_lines(value: JsonValue, depth: int, indent: str = "") -> str:
+    """JSON for people, a line for each field or item down to this depth.
+
+    Indented by the library it takes ten times as long, and a status is written often.
+    """
+    inner = f"{indent} "
+    if depth > 0 and isinstance(value, Mapping) and value:
+        fields = [
+            f"{inner}{json.dumps(key, ensure_ascii=False)}: {in_lines(item, depth - 1, inner)}"
+            for key, item in value.items()
+        ]
+        return "{\n" + ",\n".join(fields) + f"\n{indent}}}"
+    if depth > 0 and isinstance(value, list | tuple) and value:
+        items = [inner + in_lines(item, depth - 1, inner) for item in value]
+        return "[\n" + ",\n".join(items) + f"\n{indent}]"
+    return json.dumps(value, ensure_ascii=False)
+
+
 def encode_spec(spec: RunSpec) -> str:
     """`run.json`, indented for people."""
     (fields,) = _SPECS.dump_python((spec,), mode="json")
     document = {"schema_version": SCHEMA_VERSION, **fields}
-    return _well_formed(json.dumps(document, ensure_ascii=False, indent=2)) + "\n"
+    return _well_formed(in_lines(document, depth=3)) + "\n"
 
 
 def decode_spec(text: str) -> RunSpec:

@@ -225,8 +225,9 @@ async def test_a_vote_on_what_was_shown_before_a_newer_answer_is_not_counted_and
     )
     run = table(late, improver, good("c"), final="reuse")
     outcome = await run.play()
-    overtaken = run.all_of(VoteOvertaken)
-    assert [(event.agent, event.by) for event in overtaken] == [("agent1", "agent2.2")]
+    # agent3's vote may come before the newer answer, and fall, or after it.
+    overtaken = [event for event in run.all_of(VoteOvertaken) if event.agent == "agent1"]
+    assert [event.by for event in overtaken] == ["agent2.2"]
     shown = told(run, "agent1")[0]
     assert "Not counted: agent2.2 is newer" in shown
     assert "News: agent2 published agent2.2." in shown
