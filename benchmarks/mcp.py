@@ -2,21 +2,25 @@
 
     python -m benchmarks.mcp [--json] [--quick]
 
-"initialize" is cold: a new process, compiled files there, the page cache warm. The tools are timed from
-the official client over stdio while three runs of three agents each are at work, each tool several
-times; the figure is the slowest of them. Exits 1 when a target is missed.
+"initialize" is cold: a new process, compiled files there, the page cache warm; "discover" is the same for
+the first request of the latest protocol. The tools are timed from the official client over stdio, in
+both eras of the protocol, while three runs of three agents each are at work and one of the usual model
+servers of the machine takes connections and never answers; each tool several times, and the figure is
+the slowest of them. Exits 1 when a target is missed.
 """
 
 import argparse
 import json
 import os
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +31,7 @@ from mcp_types import CallToolResult
 
 from massgen_mcp.app import App
 from massgen_mcp.interfaces import Home
+from massgen_mcp.providers.catalogue import CATALOGUE
 
 SERVE = [sys.executable, "-m", "massgen_mcp", "serve"]
 STARTS, QUICK_STARTS = 10, 3
@@ -50,6 +55,25 @@ INITIALIZE = {
     },
 }
 
+DISCOVER = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "server/discover",
+    "params": {
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "benchmark", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+    },
+}
+
+FIRSTS = {"initialize": INITIALIZE, "discover": DISCOVER}
+"""The first request of a host, by its protocol."""
+
+ERAS = ("legacy", "auto")
+"""How the client opens a session: by the handshake, and as the latest protocol has it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
@@ -66,8 +90,17 @@ class Figure:
         return self.value > self.target
 
 
-def time_initialize(home: Path) -> float:
-    """Seconds from the start of a new server to its first answer."""
+@contextmanager
+def silent_server() -> Generator[Mapping[str, str]]:
+    """The environment of a machine whose Ollama takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
+        variable = CATALOGUE["ollama"].base_url_variable
+        assert variable is not None
+        yield {variable: f"http://127.0.0.1:{listener.getsockname()[1]}"}
+
+
+def time_first(home: Path, request: Mapping[str, Any]) -> float:
+    """Seconds from the start of a new server to its answer to this request, its first."""
     began = time.perf_counter()
     with subprocess.Popen(
         SERVE,
@@ -79,13 +112,13 @@ def time_initialize(home: Path) -> float:
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(json.dumps(INITIALIZE).encode() + b"\n")
+        process.stdin.write(json.dumps(request).encode() + b"\n")
         process.stdin.flush()
         answer = json.loads(process.stdout.readline())
         took = time.perf_counter() - began
         process.stdin.close()
         process.wait(timeout=30)
-    assert answer["result"]["serverInfo"]["name"] == "massgen"
+    assert "massgen" in json.dumps(answer["result"])
     return took
 
 
@@ -116,17 +149,20 @@ class Clock:
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> CallToolResult:
         began = time.perf_counter()
         result = await self._client.call_tool(tool, dict(arguments))
-        self.took.setdefault(tool, []).append(time.perf_counter() - began)
+        name = f"{tool} {arguments['detail']}" if "detail" in arguments else tool
+        self.took.setdefault(name, []).append(time.perf_counter() - began)
         assert not result.is_error, result.content
         return result
 
 
-async def time_tools(home: Path, rounds: int) -> tuple[dict[str, list[float]], int, int]:
+async def time_tools(
+    home: Path, rounds: int, era: str, environ: Mapping[str, str]
+) -> tuple[dict[str, list[float]], int, int]:
     """The times of every tool but `wait`, and the bytes of the list of tools and of the instructions."""
     parameters = StdioServerParameters(
-        command=SERVE[0], args=SERVE[1:], env={"MASSGEN_HOME": str(home)}, cwd=home
+        command=SERVE[0], args=SERVE[1:], env={"MASSGEN_HOME": str(home), **environ}, cwd=home
     )
-    async with Client(parameters) as client:
+    async with Client(parameters, mode=era) as client:
         listed = await client.list_tools()
         document = listed.model_dump(by_alias=True, exclude_none=True)
         clock = Clock(client)
@@ -172,39 +208,68 @@ def measure(*, is_quick: bool) -> list[Figure]:
     home = folder / "home"
     try:
         write_team(home)
-        time_initialize(home)  # whatever has to be compiled is, from here on
-        starts = [time_initialize(home) for _ in range(QUICK_STARTS if is_quick else STARTS)]
+        starts = {
+            name: time_starts(home, first, QUICK_STARTS if is_quick else STARTS)
+            for name, first in FIRSTS.items()
+        }
         rounds = QUICK_ROUNDS if is_quick else ROUNDS
-        took, listed, instructions = anyio.run(time_tools, home, rounds)
+        tools: list[Figure] = []
+        with silent_server() as environ:
+            for era in ERAS:
+                took, listed, instructions = anyio.run(time_tools, home, rounds, era, environ)
+                tools += figures_of_tools(era, took)
+                tools += figures_of_sizes(era, listed, instructions)
     finally:
         end_all(home)
         shutil.rmtree(folder, ignore_errors=True)
-    median = statistics.median(starts)
     return [
-        Figure(what="initialize", value=median, target=INITIALIZE_SECONDS, unit="s", median=median),
         *(
-            Figure(
-                what=tool,
-                value=max(times),
-                target=START_SECONDS if tool == "start_coordination" else TOOL_SECONDS,
-                unit="s",
-                median=statistics.median(times),
-            )
-            for tool, times in took.items()
+            Figure(what=name, value=median, target=INITIALIZE_SECONDS, unit="s", median=median)
+            for name, median in starts.items()
         ),
-        Figure(what="tools/list", value=listed, target=TOOLS_BYTES, unit="bytes"),
-        Figure(what="instructions", value=instructions, target=INSTRUCTIONS_BYTES, unit="bytes"),
+        *tools,
+    ]
+
+
+def time_starts(home: Path, first: Mapping[str, Any], number: int) -> float:
+    """The median of so many new servers."""
+    time_first(home, first)  # whatever has to be compiled is, from here on
+    return statistics.median(time_first(home, first) for _ in range(number))
+
+
+def figures_of_tools(era: str, took: Mapping[str, list[float]]) -> list[Figure]:
+    return [
+        Figure(
+            what=f"{era}: {tool}",
+            value=max(times),
+            target=START_SECONDS if tool == "start_coordination" else TOOL_SECONDS,
+            unit="s",
+            median=statistics.median(times),
+        )
+        for tool, times in took.items()
+    ]
+
+
+def figures_of_sizes(era: str, listed: int, instructions: int) -> list[Figure]:
+    return [
+        Figure(what=f"{era}: tools/list", value=listed, target=TOOLS_BYTES, unit="bytes"),
+        Figure(
+            what=f"{era}: instructions",
+            value=instructions,
+            target=INSTRUCTIONS_BYTES,
+            unit="bytes",
+        ),
     ]
 
 
 def show(figures: list[Figure]) -> None:
-    print(f"{'':<22} {'median':>8} {'worst':>8} {'target':>8}")
+    print(f"{'':<32} {'median':>8} {'worst':>8} {'target':>8}")
     for figure in figures:
         shape = ".3f" if figure.unit == "s" else ".0f"
         median = "" if figure.median is None else format(figure.median, shape)
         missed = "  MISSED" if figure.is_missed else ""
         print(
-            f"{figure.what:<22} {median:>8} {figure.value:>8{shape}} {figure.target:>8{shape}} "
+            f"{figure.what:<32} {median:>8} {figure.value:>8{shape}} {figure.target:>8{shape}} "
             f"{figure.unit}{missed}"
         )
 

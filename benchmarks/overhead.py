@@ -1,6 +1,6 @@
 """What the program adds to the time of its models: scripted models, the real worker, journal and disk.
 
-    python -m benchmarks.overhead [--json] [--quick]
+    python -m benchmarks.overhead [--json] [--quick | --wire]
 
 A run of N agents with equal latencies takes three latencies (answer, vote, presentation) and 2N+1
 calls. What is over three latencies is ours: "over" counts from the creation of the run to its delivered
@@ -195,6 +195,7 @@ def show(figures: list[Figures]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="What the program adds to its models' time.")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--wire", action="store_true", help="over a socket, beside bare loops")
     parser.add_argument("--quick", action="store_true", help="few agents, one round")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--latency", type=float, default=0.0, help=argparse.SUPPRESS)
@@ -203,6 +204,10 @@ def main() -> None:
     if asked.one is not None:
         print(json.dumps(asdict(play(asked.one, asked.latency, asked.home))))
         return
+    if asked.wire:
+        # In a process of its own: an SDK that is loaded weighs on the runs without one.
+        more = ["--json"] if asked.json else []
+        os.execv(sys.executable, [sys.executable, "-m", "benchmarks.wire", *more])
     sizes, rounds = (QUICK, 1) if asked.quick else (AGENTS, ROUNDS)
     figures = [measure(size, latency, rounds) for latency in LATENCIES for size in sizes]
     misses = judge(figures)

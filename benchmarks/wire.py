@@ -1,6 +1,6 @@
 """What the program adds to the calls of a real SDK over a real socket.
 
-    python -m benchmarks.wire [--json]
+    python -m benchmarks.wire [--json]        or: python -m benchmarks.overhead --wire
 
 A run of N agents against a model server on this machine is set beside the floor: the very same
 requests, made in the same three rounds by a bare loop over the same SDK with a client for each agent.

@@ -272,6 +272,12 @@ class App:
         status = self.status(run_id)
         if status["is_final"] is True:
             return f"{run_id} has ended already: {status['state']}."
+        if kind == "finish" and not status["tally"] and not self._has_answers(run_id):
+            msg = (
+                f"{run_id} has no answer yet that could be decided on; to finish now would throw its "
+                f"work away. Wait for the first answer, or cancel it: massgen-mcp cancel {run_id}"
+            )
+            raise UsageError(msg)
         asked = f"{run_id} was asked to {kind}; wait for it with: massgen-mcp wait {run_id}"
         letter = Letter(id=new_letter_id(), kind=kind, by=by)
         if self._lease.is_held(run_id):
@@ -288,6 +294,11 @@ class App:
             self._mailbox.send(run_id, letter)
             return asked
         return f"{run_id} had no worker; it is {self.status(run_id)['state']} now."
+
+    def _has_answers(self, run_id: str) -> bool:
+        # The status may be a moment behind.
+        agents = read_history(self._store, read_spec(self._store, run_id)).state.agents
+        return any(agent.answers for agent in agents.values())
 
     def message(
         self, run_id: str, text: str, to: str | None = None, *, letter_id: str | None = None

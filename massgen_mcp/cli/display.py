@@ -5,8 +5,7 @@ nothing is read as markup.
 """
 
 import sys
-import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -14,10 +13,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from massgen_mcp.cli.wording import plain, plain_block, rows
 from massgen_mcp.messages import JsonObject, JsonValue
-from massgen_mcp.store.narration import narrate
+from massgen_mcp.store.narration import Narrator, narrate
 
-TAIL_CHARS = 2000
 FILES_SHOWN = 20
 STYLES = {
     "working": "cyan",
@@ -28,37 +27,6 @@ STYLES = {
     "retired": "red",
     "lapsed": "red",
 }
-
-
-class NewestLines:
-    """The newest line of what each agent's model streams."""
-
-    def __init__(self) -> None:
-        self.tails: dict[str, str] = {}
-
-    def hear(self, label: str, piece: str) -> None:
-        """Take a piece of streamed text in."""
-        self.tails[label] = (self.tails.get(label, "") + piece)[-TAIL_CHARS:]
-
-    def read(self) -> dict[str, str]:
-        """The last line of each agent that is not blank."""
-        return {label: _last_line(tail) for label, tail in self.tails.items()}
-
-
-def plain(text: str) -> str:
-    """One line of text without control characters or marks that turn text around."""
-    spaced = " ".join(text.split())
-    return "".join(
-        char for char in spaced if unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co")
-    )
-
-
-def plain_block(text: str) -> str:
-    """Lines of text without other control characters, for a terminal."""
-    kept = (
-        char for char in text if char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cs")
-    )
-    return "".join(kept)
 
 
 def show_answer(result: JsonObject) -> None:
@@ -83,16 +51,19 @@ def render(status: JsonObject, newest: Mapping[str, str]) -> RenderableType:
     return Group(table, Text(_tally_line(status)), Text(_foot_line(status), style="dim"))
 
 
-def rows(value: JsonValue) -> Iterator[JsonObject]:
-    """The mappings in a list of a document."""
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        yield from (item for item in value if isinstance(item, Mapping))
+def narrated_lines(event: JsonObject, narrator: Narrator) -> Iterator[str]:
+    """One event in words, with its time; nothing for one that says nothing to an onlooker."""
+    told: list[str] = []
+    if event["type"] == "run_started":
+        told += [f"{_text(row.get('label'))} = {_seat(row)}" for row in rows(event["members"])]
+    words = narrator.tell(event)
+    if words is not None:
+        told.append(words)
+    yield from (f"{_seconds_of(event):7.1f} s  {plain(line)}" for line in told)
 
 
-def narrated_line(event: JsonObject) -> str | None:
-    """One event in words, with its time; None for one that says nothing to an onlooker."""
-    words = narrate(event)
-    return None if words is None else f"{_seconds_of(event):7.1f} s  {plain(words)}"
+def _seat(member: JsonObject) -> str:
+    return f"{_text(member.get('name'))} ({_text(member.get('model'))})"
 
 
 def event_line(event: JsonObject) -> str:
@@ -111,12 +82,17 @@ def _seconds_of(event: JsonObject) -> float:
     return float(clock) if isinstance(clock, int | float) else 0.0
 
 
-def describe_end(result: JsonObject) -> list[str]:
-    """How the answer was chosen, who voted for what and why, what went wrong, where things are."""
+def describe_end(result: JsonObject, events: Iterable[JsonObject] = ()) -> list[str]:
+    """How the answer was chosen, who voted for what and why, what went wrong, where things are.
+
+    The events tell which limit ended the run, and how near it was.
+    """
     outcome = result.get("outcome")
     lines: list[str] = []
     if isinstance(outcome, Mapping):
         lines += _describe_choice(outcome)
+        limits = (narrate(event) for event in events if event.get("type") == "run_limit")
+        lines += [plain(words) for words in limits if words is not None]
         lines += _describe_votes(outcome.get("votes"), "vote")
         lines += _describe_votes(outcome.get("ballot"), "ballot")
         lines += _describe_trouble(outcome)
@@ -139,16 +115,12 @@ def _describe_files(files: JsonValue, folder: str) -> Iterator[str]:
             yield f"and {len(files) - FILES_SHOWN} more files"
 
 
-def _last_line(text: str) -> str:
-    lines = [line for line in text.split("\n") if line.strip()]
-    return plain(lines[-1]) if lines else ""
-
-
 def _agent_row(agent: JsonObject, newest: Mapping[str, str]) -> list[Text]:
     state = _text(agent.get("state"))
     label = _text(agent.get("id"))
     name = _text(agent.get("name"))
     line = newest.get(label, "") or _text(agent.get("error"))
+    line = _text(agent.get("hint")) or line
     return [
         Text(f"{label} {name}".rstrip()),
         Text(_text(agent.get("model"))),
@@ -184,7 +156,8 @@ def _cost(agent: JsonObject) -> str:
     """What an agent cost: ~ before an estimate, ? once it used what nobody knows the price of."""
     if agent.get("cost_usd") is None:
         return "?" if agent.get("calls") else ""
-    about = "~" if agent.get("cost_is_estimate") else ""
+    # Nothing is nothing, however many tokens were guessed.
+    about = "~" if agent.get("cost_is_estimate") and agent["cost_usd"] else ""
     return about + _number(agent.get("cost_usd"), "{:.3f}")
 
 
@@ -194,7 +167,7 @@ def _usage(usage: JsonObject) -> str:
     parts = [f"{_text(usage[key])} {word}" for key, word in kinds if usage.get(key)]
     of_these = f" ({', '.join(parts)})" if parts else ""
     cost = _number(usage.get("cost_usd"), "{:.4f} USD") or "price not known"
-    about = "about " if usage.get("cost_is_estimate") else ""
+    about = "about " if usage.get("cost_is_estimate") and usage.get("cost_usd") != 0 else ""
     return f"{read} tokens read{of_these}, {written} written, {about}{cost}"
 
 

@@ -47,22 +47,45 @@ class Finding:
         return f"{mark} {self.name}: {told or self.words or self.problem}".translate(UNSEEN)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is looked at: the home, and the team as `run` would take it from there."""
+
+    home: Home
+    directory: Path
+    config: Path | None
+    team: tuple[str, ...]
+
+
 @click.command(cls=HomeCommand)
 @click.option("--verify", is_flag=True, help="Make one tiny real call to each model of the team.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Look at this configuration file in place of the usual ones.",
+)
+@click.option(
+    "--team",
+    multiple=True,
+    metavar="TEAM",
+    help="Look at this team: @name, provider/model,provider/model,... or a YAML file.",
+)
 @json_option
-def doctor(verify: bool, as_json: bool) -> None:
+def doctor(verify: bool, config: Path | None, team: tuple[str, ...], as_json: bool) -> None:
     """Say what this machine can use and why not; exit code 1 if something is wrong."""
     from massgen_mcp.config.offers import list_teams
 
-    home, directory = current_home(), Path.cwd()
-    offers = list_teams(home, directory, os.environ)
+    asked = Asked(home=current_home(), directory=Path.cwd(), config=config, team=team)
+    home = asked.home
+    offers = list_teams(home, asked.directory, os.environ, config=config, team=team)
     sections = {
         "program": _look_at_program(),
         "home": _look_at_home(home, offers),
-        "configuration": _look_at_files(home, directory),
+        "configuration": _look_at_files(asked),
         "providers": _look_at_providers(home, offers),
-        "local servers": [_look_at_server(server) for server in offers.servers],
-        "team": _look_at_team(offers),
+        "local servers": [_look_at_server(server, offers) for server in offers.servers],
+        "team": [*_look_at_team(offers), *_look_at_settings(asked, offers)],
     }
     verdicts = _verify(home, offers) if verify else []
     is_well = (
@@ -84,7 +107,8 @@ def doctor(verify: bool, as_json: bool) -> None:
             _show(
                 "calls", [verdict.line for verdict in verdicts] or ["! there is no model to call"]
             )
-        click.echo("\nall is well" if is_well else "\nnot all is well: see the lines with a !")
+        well = "all is well" if verify else f"all is well; {_untried(offers)}"
+        click.echo(f"\n{well}" if is_well else "\nnot all is well: see the lines with a !")
     if not is_well:
         raise click.exceptions.Exit(USAGE)
 
@@ -93,6 +117,12 @@ def _show(name: str, lines: list[str]) -> None:
     click.echo(f"{name}:")
     for line in lines:
         click.echo(line)
+
+
+def _untried(offers: "Offers") -> str:
+    members = offers.default.members if offers.default else ()
+    what = "keys" if any(member.spec.key for member in members) else "models"
+    return f"{what} were not tried: --verify makes one tiny call to each model of the team"
 
 
 def _verify(home: Home, offers: "Offers") -> "list[Verdict]":
@@ -157,45 +187,55 @@ def _look_at_folder(path: Path) -> Finding:
     return Finding(name=name, words=words, problem=problem)
 
 
-def _look_at_files(home: Home, directory: Path) -> list[Finding]:
+def _look_at_files(asked: Asked) -> list[Finding]:
     from massgen_mcp.config.load import PROJECT_FILE, USER_FILE
 
-    user, project = home.path / USER_FILE, directory / PROJECT_FILE
+    if asked.config is not None:
+        return [_look_at_file(asked.config.absolute(), "can be used", may_be_missing=False)]
+    user, project = asked.home.path / USER_FILE, asked.directory / PROJECT_FILE
     return [
         _look_at_file(user, "can be used"),
-        _look_at_file(project, _trust_of(home, project), follow_links=False),
+        _look_at_file(project, _trust_of(asked.home, project), follow_links=False),
     ]
 
 
-def _look_at_file(path: Path, words: str, *, follow_links: bool = True) -> Finding:
-    from massgen_mcp.config.document import is_there, read_source
+def _look_at_file(
+    path: Path, words: str, *, may_be_missing: bool = True, follow_links: bool = True
+) -> Finding:
+    from massgen_mcp.config.document import is_empty, is_there, read_source
     from massgen_mcp.config.load import check_source
 
     try:
-        if not is_there(path):
+        if may_be_missing and not is_there(path):
             return Finding(name=str(path), words="is not there, and need not be")
-        check_source(read_source(path, follow_links=follow_links))
+        source = read_source(path, follow_links=follow_links)
+        check_source(source)
     except ConfigError as error:
-        return Finding(name=str(path), words=words, problem=str(error))
-    return Finding(name=str(path), words=words)
+        problem = str(error).removeprefix(f"{path}: ")
+        return Finding(name=str(path), words="cannot be used", problem=problem)
+    return Finding(
+        name=str(path), words="is empty, and sets nothing" if is_empty(source) else words
+    )
 
 
 def _trust_of(home: Home, path: Path) -> str:
     from massgen_mcp.config.document import read_source
-    from massgen_mcp.config.trust import is_trusted
+    from massgen_mcp.config.trust import is_trusted, was_trusted
 
     try:
-        if is_trusted(home, read_source(path, follow_links=False)):
+        source = read_source(path, follow_links=False)
+        if is_trusted(home, source):
             return "trusted by you"
+        edited = ", for it was edited since you did" if was_trusted(home, source) else ""
     except ConfigError:
         return ""
-    return "not trusted: it may choose, and widen nothing"
+    return f"not trusted{edited}: it may choose, and widen nothing"
 
 
 def _look_at_providers(home: Home, offers: "Offers") -> list[Finding]:
     from massgen_mcp.config.addresses import find_address
     from massgen_mcp.config.discovery import set_key
-    from massgen_mcp.config.keys import read_variables, set_in
+    from massgen_mcp.config.keys import explain_near_variable, read_variables, set_in
     from massgen_mcp.providers.catalogue import CATALOGUE
 
     variables = set_in(os.environ) if offers.problems else read_variables(home, os.environ)
@@ -207,6 +247,7 @@ def _look_at_providers(home: Home, offers: "Offers") -> list[Finding]:
             continue
         key = set_key(provider, variables)
         lack = f"no key in {' or '.join(provider.key_variables)}"
+        lack += explain_near_variable(provider, variables)
         try:
             address = find_address(provider, variables)
         except ConfigError as error:
@@ -221,17 +262,24 @@ def _look_at_providers(home: Home, offers: "Offers") -> list[Finding]:
     return findings
 
 
-def _look_at_server(server: "ModelServer") -> Finding:
+def _look_at_server(server: "ModelServer", offers: "Offers") -> Finding:
     source = f" (from {server.variable})" if server.variable else ""
+    where = f"{server.base_url}{source}"
+    members = offers.default.members if offers.default else ()
+    is_named = any(member.spec.base_url == server.base_url for member in members)
+    # What answers at a usual port may be another service: it matters where somebody said that it is
+    # none, or where there is no other team.
+    if server.takes_names and not is_named and (server.variable or offers.default is None):
+        return Finding(name=server.provider, words=where, problem=server.trouble)
     found = f"serves {', '.join(server.models)}" if server.models else server.trouble
-    return Finding(name=server.provider, words=f"{server.base_url}{source}: {found}")
+    return Finding(name=server.provider, words=f"{where}: {found}")
 
 
 def _look_at_team(offers: "Offers") -> list[Finding]:
     team = offers.default
     if team is None:
         problem = (
-            "none is configured, no key is set and no model server answers; "
+            "none is configured, no key is set and no model server names a model; "
             "set a key, run `massgen-mcp config init`, or see it work with `massgen-mcp demo`"
         )
         return [Finding(name="team", words="", problem=problem)]
@@ -247,3 +295,23 @@ def _look_at_team(offers: "Offers") -> list[Finding]:
         for member in team.members
     ]
     return [*how, *members]
+
+
+def _look_at_settings(asked: Asked, offers: "Offers") -> list[Finding]:
+    """What a run with the configured team would be told before it starts."""
+    from massgen_mcp.config.keys import describe_exposure
+    from massgen_mcp.config.load import Sources, load_settings
+
+    team = offers.default
+    if team is None or team.problem or offers.problems or team.name == "discovered":
+        return []
+    sources = Sources(
+        home=asked.home, directory=asked.directory, config=asked.config, team=asked.team
+    )
+    try:
+        settings = load_settings(sources)
+    except ConfigError as error:
+        return [Finding(name=team.name, words="", problem=str(error))]
+    told = {describe_exposure(asked.home)}
+    warnings = [words for words in settings.warnings if words not in told]
+    return [Finding(name="warning", words=words) for words in warnings]

@@ -2,8 +2,9 @@
 
 import contextlib
 import signal
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import anyio
 import anyio.to_thread
@@ -12,10 +13,13 @@ from rich.console import Console
 from rich.live import Live
 
 from massgen_mcp.app import App
-from massgen_mcp.cli.display import NewestLines, narrated_line, render
+from massgen_mcp.cli.display import narrated_lines, render
+from massgen_mcp.cli.moment import as_of
+from massgen_mcp.cli.newest import NewestLines
 from massgen_mcp.engine.runner import LEAVE_SECONDS
 from massgen_mcp.errors import MassGenError
-from massgen_mcp.store.narration import narrate
+from massgen_mcp.messages import JsonObject
+from massgen_mcp.store.narration import Narrator, narrate
 
 FRAME_SECONDS = 0.125
 LINES_SECONDS = 0.5
@@ -93,7 +97,8 @@ async def _work(app: App, run_id: str, newest: NewestLines, beside: _Beside) -> 
 
 def _redrawer(app: App, run_id: str, newest: NewestLines, live: Live) -> Callable[[], None]:
     def redraw() -> None:
-        live.update(render(app.status(run_id), newest.read()), refresh=True)
+        shown = as_of(app.status(run_id), time.time(), dict(newest.heard))
+        live.update(render(shown, newest.read()), refresh=True)
 
     return redraw
 
@@ -102,21 +107,16 @@ async def follow(app: App, run_id: str) -> None:
     """Show a run that a worker elsewhere plays, until it is final or interrupted."""
     console = Console(stderr=True)
     print_events = _event_printer(app, run_id)
-    newest: dict[str, str] = {}
-    last_seq = 0
+    newest = _NewestEvents()
 
     def show() -> bool:
-        nonlocal last_seq
         status = app.status(run_id)
         if live is None:
             print_events()
         else:
-            for event in app.events(run_id, last_seq):
-                last_seq = int(str(event["seq"]))
-                line = narrate(event)
-                if line is not None and event.get("agent") is not None:
-                    newest[str(event["agent"])] = line
-            live.update(render(status, newest), refresh=True)
+            newest.hear(app.events(run_id, newest.last_seq))
+            shown = as_of(status, time.time(), newest.heard)
+            live.update(render(shown, newest.lines), refresh=True)
         return status["is_final"] is True or status["state"] == "interrupted"
 
     with contextlib.ExitStack() as stack:
@@ -129,15 +129,33 @@ async def follow(app: App, run_id: str) -> None:
             await anyio.sleep(FRAME_SECONDS if live is not None else LINES_SECONDS)
 
 
+@dataclass(slots=True)
+class _NewestEvents:
+    """What the journal said last of each agent, and when."""
+
+    last_seq: int = 0
+    lines: dict[str, str] = field(default_factory=dict[str, str])
+    heard: dict[str, float] = field(default_factory=dict[str, float])
+
+    def hear(self, events: Sequence[JsonObject]) -> None:
+        for event in events:
+            self.last_seq = int(str(event["seq"]))
+            line = narrate(event)
+            if line is not None and event.get("agent") is not None:
+                label, at = str(event["agent"]), event["at"]
+                self.lines[label] = line
+                self.heard[label] = at if isinstance(at, float) else time.time()
+
+
 def _event_printer(app: App, run_id: str) -> Callable[[], None]:
     """Prints, at each call, the events that came since the last."""
     last_seq = 0
+    narrator = Narrator()
 
     def show() -> None:
         nonlocal last_seq
         for event in app.events(run_id, last_seq):
-            line = narrated_line(event)
-            if line is not None:
+            for line in narrated_lines(event, narrator):
                 click.echo(line, err=True)
             seq = event["seq"]
             last_seq = seq if isinstance(seq, int) else last_seq

@@ -2,6 +2,8 @@
 
 import functools
 import json
+import sys
+import time
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -10,6 +12,7 @@ import click
 from massgen_mcp.cli.command import (
     LONGEST_WAIT,
     HomeCommand,
+    WordsCommand,
     current_home,
     json_option,
     parse_duration,
@@ -18,7 +21,7 @@ from massgen_mcp.cli.command import (
     text_of,
     warn,
 )
-from massgen_mcp.cli.exits import OUT_OF_TIME, exit_code
+from massgen_mcp.cli.exits import OUT_OF_TIME, STOPPED, exit_code
 from massgen_mcp.messages import JsonObject, JsonValue
 
 if TYPE_CHECKING:
@@ -62,7 +65,13 @@ def wait(run: str, timeout: float | None, as_json: bool) -> None:
     import anyio
 
     app = open_app()
-    document = anyio.run(functools.partial(app.wait, app.find(run), timeout))
+    run_id = app.find(run)
+    try:
+        if sys.stderr.isatty():
+            tell(f"waiting for {run_id}; Ctrl+C ends the waiting, not the run")
+        document = anyio.run(functools.partial(app.wait, run_id, timeout))
+    except KeyboardInterrupt:
+        raise _left(run_id, f"massgen-mcp wait {run_id}") from None
     if as_json:
         print_json(document)
     else:
@@ -82,12 +91,13 @@ def result(run: str, candidate: str | None, as_json: bool) -> None:
     from massgen_mcp.cli.display import describe_end, show_answer
 
     app = open_app()
-    document = app.result(app.find(run), candidate)
+    run_id = app.find(run)
+    document = app.result(run_id, candidate)
     if as_json:
         print_json(document)
     else:
         show_answer(document)
-        for line in describe_end(document):
+        for line in describe_end(document, () if candidate else app.events(run_id)):
             tell(line)
     if candidate is None:
         raise click.exceptions.Exit(exit_code(document))
@@ -124,14 +134,17 @@ def events(run: str, follow: bool, as_json: bool) -> None:
             if not has_ended:
                 await anyio.sleep(FOLLOW_SECONDS)
 
-    anyio.run(show)
+    try:
+        anyio.run(show)
+    except KeyboardInterrupt:
+        raise _left(run_id, f"massgen-mcp events {run_id} --follow") from None
 
 
 @click.command(cls=HomeCommand)
 @json_option
 def runs(as_json: bool) -> None:
     """List the runs, newest first."""
-    from massgen_mcp.cli.display import plain
+    from massgen_mcp.cli.wording import plain
 
     found = open_app().runs()
     if as_json:
@@ -187,12 +200,12 @@ def cancel(run: str) -> None:
 @click.command(cls=HomeCommand)
 @run_argument
 def finish(run: str) -> None:
-    """Have a run decide now, with the answers that are there."""
+    """Have a run decide now, with the answers that are there; without any it is refused."""
     app = open_app()
     click.echo(app.finish(app.find(run)))
 
 
-@click.command(cls=HomeCommand)
+@click.command(cls=WordsCommand)
 @run_argument
 @click.argument("text")
 @click.option("--to", metavar="AGENT", help="One agent only, such as agent2.")
@@ -217,15 +230,30 @@ def clean(older_than: str, as_json: bool) -> None:
     tell(f"{len(removed)} runs deleted")
 
 
+def _left(run_id: str, again: str) -> click.exceptions.Exit:
+    """Whoever looked on does not any more; the run has a worker of its own."""
+    tell(
+        f"not followed any more; {run_id} goes on. Look again: {again}; "
+        f"stop it: massgen-mcp cancel {run_id}"
+    )
+    return click.exceptions.Exit(STOPPED)
+
+
 def _show_status(document: JsonObject) -> None:
     from rich.console import Console
 
-    from massgen_mcp.cli.display import plain, render
+    from massgen_mcp.cli.display import render
+    from massgen_mcp.cli.moment import as_of
+    from massgen_mcp.cli.wording import plain, rows
 
     console = Console()
     if not console.is_terminal:
         console = Console(width=160)
-    console.print(render(document, {}))
+    console.print(render(as_of(document, time.time()), {}))
+    # The table has no room for what to do about them.
+    for agent in rows(document["agents"]):
+        if agent.get("error"):
+            click.echo(f"{plain(str(agent['id']))}: {plain(str(agent['error']))}")
     if document.get("error") is not None:
         click.echo(f"error: {plain(str(document['error']))}")
     click.echo(f"next: {plain(str(document['next']))}")

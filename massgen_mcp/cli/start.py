@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from massgen_mcp.cli.command import (
-    HomeCommand,
+    WordsCommand,
     current_home,
     json_option,
     print_json,
@@ -25,7 +25,7 @@ from massgen_mcp.errors import UsageError
 from massgen_mcp.interfaces import Home, Settings
 
 if TYPE_CHECKING:
-    from massgen_mcp.app import App
+    from massgen_mcp.app import App, Started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ def task_options(command: Callable[..., None]) -> Callable[..., None]:
     return gathered
 
 
-@click.command(cls=HomeCommand)
+@click.command(cls=WordsCommand)
 @task_options
 @click.option(
     "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where the answer goes, too."
@@ -88,7 +88,7 @@ def task_options(command: Callable[..., None]) -> Callable[..., None]:
 def run(asked: TaskOptions, output: Path | None, quiet: bool, as_json: bool) -> None:
     """Work on TASK here and now, and print the answer ('-' reads the task from stdin)."""
     home = current_home()
-    settings = _settings(asked, home)
+    settings, note = _settings(asked, home)
     _check_output(output)
     import anyio
 
@@ -105,8 +105,8 @@ def run(asked: TaskOptions, output: Path | None, quiet: bool, as_json: bool) -> 
         directory=str(Path.cwd()),
     )
     if not quiet:
-        warn(started.warnings)
         tell(f"run {started.run_id}: {started.estimate}")
+        _tell_opening(settings, started, note)
 
     def conclude() -> int:
         return _conclude(app, started.run_id, output, quiet=quiet, as_json=as_json)
@@ -128,12 +128,16 @@ def run(asked: TaskOptions, output: Path | None, quiet: bool, as_json: bool) -> 
 
 def _conclude(app: "App", run_id: str, output: Path | None, *, quiet: bool, as_json: bool) -> int:
     """Print what there is of a run that is not worked on any more; its exit code."""
-    from massgen_mcp.cli.display import describe_end, plain, rows, show_answer
+    from massgen_mcp.cli.display import describe_end, show_answer
+    from massgen_mcp.cli.wording import plain, rows
 
     status = app.status(run_id)
     if status["is_final"] is not True:
         why = f": {plain(str(status['error']))}" if status["error"] else ""
-        tell(f"stopped{why}; what was done is kept. Go on with: massgen-mcp resume {run_id}")
+        words = f"stopped{why}; what was done is kept. Go on with: massgen-mcp resume {run_id}"
+        tell(words)
+        if as_json:
+            print_json({"error": words, "run_id": run_id})
         labels = [str(row["label"]) for row in rows(status["tally"])]
         if labels:
             tell(f"or read an answer so far: massgen-mcp result {run_id} --candidate {labels[-1]}")
@@ -149,19 +153,19 @@ def _conclude(app: "App", run_id: str, output: Path | None, *, quiet: bool, as_j
     if status["error"]:
         tell(f"error: {plain(str(status['error']))}")
     if not quiet:
-        for line in describe_end(result):
+        for line in describe_end(result, app.events(run_id)):
             tell(line)
     return exit_code(result)
 
 
-@click.command(cls=HomeCommand)
+@click.command(cls=WordsCommand)
 @task_options
 @click.option("--request-id", metavar="ID", help="The same id again is the same run.")
 @json_option
 def start(asked: TaskOptions, request_id: str | None, as_json: bool) -> None:
     """Start a run on TASK in the background and say how to follow it."""
     home = current_home()
-    settings = _settings(asked, home)
+    settings, note = _settings(asked, home)
     from massgen_mcp.app import App
 
     app = App(home)
@@ -172,7 +176,13 @@ def start(asked: TaskOptions, request_id: str | None, as_json: bool) -> None:
         continue_from=app.find(asked.continue_from) if asked.continue_from else None,
         directory=str(Path.cwd()),
     )
-    warn(started.warnings)
+    if started.estimate:
+        if as_json:
+            tell(f"run {started.run_id}: {started.estimate}")
+        _tell_opening(settings, started, note)
+    else:
+        tell(f"this request id is that of {started.run_id}, which was started before")
+        warn(started.warnings)
     if as_json:
         print_json(
             {
@@ -216,24 +226,39 @@ def _check_output(output: Path | None) -> None:
         raise UsageError(message)
 
 
-def _settings(asked: TaskOptions, home: Home) -> Settings:
+def _tell_opening(settings: Settings, started: "Started", note: str | None) -> None:
+    """Which team it is, how it was found if nobody chose it, what it may take, and what is odd."""
+    from massgen_mcp.cli.opening import describe_opening
+
+    for line in describe_opening(settings):
+        tell(line)
+    if note is not None:
+        tell(note)
+    warn(tuple(warning for warning in started.warnings if warning != note))
+
+
+def _settings(asked: TaskOptions, home: Home) -> tuple[Settings, str | None]:
+    """The settings, and how the team was found if nobody chose one."""
     if asked.context:
         message = (
             f"--context {asked.context[0]}: context folders are not in this version; "
             "put what the agents need into the task"
         )
         raise UsageError(message)
-    from massgen_mcp.config.load import Sources, load_settings, parse_limit
+    from massgen_mcp.config.keys import read_variables
+    from massgen_mcp.config.load import Sources, load_members, load_settings, parse_limit
 
-    return load_settings(
-        Sources(
-            home=home,
-            directory=Path.cwd(),
-            config=asked.config,
-            team=asked.team,
-            mode=asked.mode,
-            final=asked.final,
-            check=asked.check,
-            limits=dict(parse_limit(text) for text in asked.limit),
-        )
+    sources = Sources(
+        home=home,
+        directory=Path.cwd(),
+        config=asked.config,
+        team=asked.team,
+        mode=asked.mode,
+        final=asked.final,
+        check=asked.check,
+        limits=dict(parse_limit(text) for text in asked.limit),
     )
+    settings = load_settings(sources)
+    # A team that nobody named is told of by the first warning.
+    is_found = not load_members(sources, read_variables(home, sources.environ))
+    return settings, settings.warnings[0] if is_found else None

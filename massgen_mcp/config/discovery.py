@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 
+from massgen_mcp.config.keys import explain_near_variable
 from massgen_mcp.config.model_servers import ModelServer, find_servers
 from massgen_mcp.providers.catalogue import CATALOGUE, Provider
 
@@ -46,7 +47,7 @@ def discover(
         where = ", ".join(f"{server.provider} at {server.base_url}" for server in serving)
         members = _pick([(one.provider, one.models) for one in serving], LEAST_MEMBERS)
         return FoundTeam(members=members, reason=f"found by asking {where}", is_local=True)
-    return NoTeam(looked_for=(_describe_keys(), *map(describe_server, servers)))
+    return NoTeam(looked_for=(_describe_keys(variables), *map(describe_server, servers)))
 
 
 def set_key(provider: Provider, variables: Mapping[str, str]) -> str | None:
@@ -57,6 +58,8 @@ def set_key(provider: Provider, variables: Mapping[str, str]) -> str | None:
 def describe_server(server: ModelServer) -> str:
     """A server that is of no use, where it was looked for and why it is none."""
     source = f" (from ${server.variable})" if server.variable else ""
+    if server.takes_names:
+        return f"{server.provider} at {server.base_url}{source} {server.trouble}"
     return f"no model of {server.provider} at {server.base_url}{source}: {server.trouble}"
 
 
@@ -64,8 +67,11 @@ def _sellers() -> list[Provider]:
     return [provider for provider in CATALOGUE.values() if provider.models]
 
 
-def _describe_keys() -> str:
-    names = [" or ".join(provider.key_variables) for provider in _sellers()]
+def _describe_keys(variables: Mapping[str, str]) -> str:
+    names = [
+        " or ".join(provider.key_variables) + explain_near_variable(provider, variables)
+        for provider in _sellers()
+    ]
     return f"no key in {', '.join(names)}"
 
 

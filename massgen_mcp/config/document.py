@@ -101,9 +101,12 @@ def parse_source(source: SourceFile) -> dict[str, Plain]:
             value = cast("Plain", loader.construct_document(root))  # pyright: ignore[reportUnknownMemberType]
         finally:
             loader.dispose()
-    except (yaml.YAMLError, ValueError, OverflowError) as error:
-        words = " ".join(str(error).split())[:300]
-        message = f"{source.path} is not valid YAML: {words}"
+    except yaml.YAMLError as error:
+        raise ConfigError(_describe_fault(source.path, text, error)) from error
+    except (ValueError, OverflowError) as error:
+        message = (
+            f"{source.path} is not valid YAML: a number in it is too long; write a shorter one"
+        )
         raise ConfigError(message) from error
     if not isinstance(value, dict):
         message = (
@@ -111,6 +114,29 @@ def parse_source(source: SourceFile) -> dict[str, Plain]:
         )
         raise ConfigError(message)
     return value
+
+
+def is_empty(source: SourceFile) -> bool:
+    """Whether the file says nothing at all. Raises ConfigError as parsing does."""
+    return not parse_source(source)
+
+
+def _describe_fault(path: Path, text: str, error: yaml.YAMLError) -> str:
+    """The line that cannot be read and why, as a person looks for it."""
+    line, words = None, ""
+    if isinstance(error, yaml.MarkedYAMLError):
+        mark = error.problem_mark or error.context_mark
+        parts = (error.problem, error.context) if mark else (error.problem,)
+        words = ", ".join(str(part) for part in parts if part)
+        line = mark.line if mark else None
+    elif isinstance(error, yaml.reader.ReaderError):
+        line = text.encode()[: error.position].count(b"\n")
+        words = "it holds a character that no text has"
+    lines = text.split("\n")
+    if line is not None and line < len(lines) and lines[line].lstrip(" ").startswith("\t"):
+        words += " (it starts with a tab; YAML takes spaces only)"
+    place = str(path) if line is None else f"{path}, line {line + 1}"
+    return f"{place} is not valid YAML: {words[:300]}; correct that line or the one above it"
 
 
 def _cannot_open(path: Path, error: OSError, *, is_link: bool) -> str:

@@ -1,24 +1,22 @@
 """Where the keys of models are kept, and how one is found at the moment it is needed."""
 
-import logging
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 
 from dotenv import dotenv_values
 
 from massgen_mcp.config.document import is_there, parse_source, read_source
+from massgen_mcp.config.likely_names import near_key_variable
 from massgen_mcp.config.private_file import write_private
 from massgen_mcp.config.problems import validate
 from massgen_mcp.config.resolve import name_agents
 from massgen_mcp.config.schema import Document
 from massgen_mcp.errors import ConfigError
 from massgen_mcp.interfaces import AgentSpec, Home, Settings
-from massgen_mcp.providers.catalogue import key_variables
-
-logger = logging.getLogger(__name__)
+from massgen_mcp.providers.catalogue import Provider, key_variables
 
 PLACEHOLDER = re.compile(r"\$\{[^}]*\}|\$[A-Za-z_]\w*|%\w+%")
 """A variable's name where its value should be."""
@@ -54,12 +52,16 @@ def set_in(environ: Mapping[str, str]) -> dict[str, str]:
 
 def find_missing(settings: Settings, home: Home, environ: Mapping[str, str]) -> list[str]:
     """The variables, each once, whose keys the team needs and that nobody has set."""
-    missing = [
-        describe_source(spec)
+    lacking = _find_lacking(settings, home, environ)
+    return list(dict.fromkeys(describe_source(spec) for spec in lacking))
+
+
+def _find_lacking(settings: Settings, home: Home, environ: Mapping[str, str]) -> list[AgentSpec]:
+    return [
+        spec
         for spec in settings.agents
         if spec.key is not None and find_key(spec, home, environ) is None
     ]
-    return list(dict.fromkeys(missing))
 
 
 def describe_source(spec: AgentSpec) -> str:
@@ -73,18 +75,54 @@ def describe_source(spec: AgentSpec) -> str:
 
 def require_keys(settings: Settings, home: Home, environ: Mapping[str, str]) -> None:
     """Refuse, before anything starts, a team that lacks keys. Raises ConfigError naming them all."""
-    missing = find_missing(settings, home, environ)
-    if missing:
+    lacking = _find_lacking(settings, home, environ)
+    if lacking:
+        missing = dict.fromkeys(describe_source(spec) for spec in lacking)
+        variables = read_variables(home, environ)
+        near = dict.fromkeys(explain_near_key(spec, variables) for spec in lacking)
         message = (
-            f"no key in {', '.join(missing)}; set it in the environment or in {key_file(home)} "
+            f"no key in {', '.join(missing)}{''.join(near)}; "
+            f"set it in the environment or in {key_file(home)} "
             "(`massgen-mcp config init` writes that file), or choose another team"
         )
         raise ConfigError(message)
 
 
+def explain_near_key(spec: AgentSpec, variables: Mapping[str, str]) -> str:
+    """What follows the words that the member's key is missing, if it is set by another name."""
+    variable = None if spec.key is None else spec.key.variable
+    usual = key_variables(spec.provider)
+    if variable is None:
+        return ""
+    return _explain_near(usual if variable in usual else (variable,), variables)
+
+
+def explain_near_variable(provider: Provider, variables: Mapping[str, str]) -> str:
+    """The same of a provider's usual key."""
+    return _explain_near(provider.key_variables, variables)
+
+
+def _explain_near(wanted: Sequence[str], variables: Mapping[str, str]) -> str:
+    near = near_key_variable(wanted, variables)
+    if not near:
+        return ""
+    article = "an" if near[0] in "AEIOaeio" else "a"
+    return f" (set {wanted[0]}; there is {article} {near})"
+
+
 def key_file(home: Home) -> Path:
     """The file of the home that holds keys."""
     return home.path / ".env"
+
+
+def describe_exposure(home: Home) -> str:
+    """What is told of a file of keys that is not for its owner alone; empty if it is."""
+    path = key_file(home)
+    try:
+        is_open = bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
+    except OSError:
+        return ""
+    return f"others can read the keys in {path}; run: chmod 600 {path}" if is_open else ""
 
 
 def read_stored(home: Home) -> dict[str, str]:
@@ -93,8 +131,6 @@ def read_stored(home: Home) -> dict[str, str]:
     if not is_there(path):
         return {}
     source = read_source(path)
-    if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        logger.warning("%s can be read by others; run: chmod 600 %s", path, path)
     try:
         text = source.content.decode()
     except UnicodeDecodeError as error:
@@ -104,11 +140,16 @@ def read_stored(home: Home) -> dict[str, str]:
     return {name: value for name, value in values.items() if value}
 
 
-def store_key(home: Home, variable: str, key: str) -> None:
-    """Put the key into `.env` of the home, mode 0600; its other lines stay as they are."""
+def check_key(key: str) -> None:
+    """Refuse what cannot be a key. Raises ConfigError, which does not repeat it."""
     if not key.isprintable() or not key.isascii() or " " in key:
         message = "a key is one word of plain characters; paste it again, without line breaks"
         raise ConfigError(message)
+
+
+def store_key(home: Home, variable: str, key: str) -> None:
+    """Put the key into `.env` of the home, mode 0600; its other lines stay as they are."""
+    check_key(key)
     path = key_file(home)
     lines = read_source(path).content.decode().split("\n") if path.exists() else []
     while lines and not lines[-1]:

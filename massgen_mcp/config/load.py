@@ -6,13 +6,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from massgen_mcp.config.discovery import FoundTeam, NoTeam, discover
-from massgen_mcp.config.document import Plain, SourceFile, is_there, parse_source, read_source
-from massgen_mcp.config.keys import key_file, read_variables
+from massgen_mcp.config.document import (
+    Plain,
+    SourceFile,
+    is_empty,
+    is_there,
+    parse_source,
+    read_source,
+)
+from massgen_mcp.config.keys import describe_exposure, key_file, read_variables
 from massgen_mcp.config.narrowing import Ground, LimitValues
 from massgen_mcp.config.problems import Problem, explain_key, refusal, validate
 from massgen_mcp.config.resolve import Layer, merge_limits, resolve, resolve_team
 from massgen_mcp.config.schema import AgentSection, Document, LimitsSection
 from massgen_mcp.config.teams import (
+    FORMS,
+    FORMS_OF_PERSONS,
     ListedTeam,
     NamedTeam,
     TeamFile,
@@ -26,6 +35,12 @@ from massgen_mcp.interfaces import AgentSpec, Home, Settings, ToolStyle
 
 PROJECT_FILE = "massgen.yaml"
 USER_FILE = "config.yaml"
+
+EMPTY = (
+    "{file} is empty: it sets nothing, and names no team; write `agents` or `team` into it, "
+    "or have `massgen-mcp config init` write one"
+)
+"""What is told of a file without any setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +72,14 @@ def load_settings(sources: Sources) -> Settings:
     variables = read_variables(sources.home, sources.environ)
     problems: list[Problem] = []
     layers = _layers(sources, problems)
+    exposed = [words] if (words := describe_exposure(sources.home)) else []
     if problems or any(layer.document.agents for layer in layers):
-        return _settle(layers, problems, variables)
+        return _warned(_settle(layers, problems, variables), exposed)
     found = discover(variables)
     if isinstance(found, NoTeam):
         raise ConfigError(_no_team(sources, found))
     settings = _settle([*layers, layer_of_found(found)], problems, variables)
-    return replace(settings, warnings=(describe_found(found), *settings.warnings))
+    return _warned(settings, [describe_found(found), *exposed])
 
 
 def load_members(sources: Sources, variables: Mapping[str, str]) -> tuple[AgentSpec, ...]:
@@ -114,7 +130,12 @@ def check_source(source: SourceFile) -> Settings:
     """The same of bytes that are not in a file yet."""
     problems: list[Problem] = []
     layers = _take(source, problems)
-    return _settle(_with_configured_team(layers, problems), problems, {})
+    settings = _settle(_with_configured_team(layers, problems), problems, {})
+    return _warned(settings, [EMPTY.format(file=source.path)] if is_empty(source) else [])
+
+
+def _warned(settings: Settings, first: Sequence[str]) -> Settings:
+    return replace(settings, warnings=(*first, *settings.warnings))
 
 
 def load_ground(sources: Sources) -> Ground:
@@ -175,7 +196,7 @@ def _take_project(
     if is_trusted(home, source):
         return _take(source, problems)
     raw = parse_source(source)
-    overreach = find_overreach(raw, source)
+    overreach = find_overreach(raw, source, home)
     if overreach:
         raise refusal(overreach)
     layers = _validated(raw, str(source.path), source.path.parent, problems)
@@ -198,7 +219,7 @@ def _validated(
 
 
 def _asked_team(sources: Sources, problems: list[Problem]) -> list[Layer]:
-    team = parse_team(sources.team)
+    team = parse_team(sources.team, forms=FORMS if sources.by_host else FORMS_OF_PERSONS)
     match team:
         case NamedTeam():
             return _take(read_source(find_shipped(team.name)), problems)
@@ -261,8 +282,10 @@ def _configured_team(chosen: Layer, words: Sequence[str], problems: list[Problem
         case ListedTeam():
             return [_layer_of_list(team, chosen.file, chosen.folder)]
         case TeamFile():
-            cure = "name it on the command line, with --team"
-            told = f"names a file ({team.path}), which a configuration cannot; {cure}"
+            told = (
+                f"names a file ({team.path}), which a configuration cannot; "
+                "write its `agents` here in place of `team`"
+            )
             problems.append(Problem(file=chosen.file, place="team", words=told))
             return []
 

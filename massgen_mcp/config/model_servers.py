@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -30,10 +31,14 @@ SECONDS: Final = 0.2
 SILENT: Final = "nothing answers there"
 STRANGE: Final = "something answers there, and it is no model server"
 LATE: Final = "no whole answer in time"
+UNLISTED: Final = "answers, but lists no models"
+IDLE: Final = "it serves no model that talks; load one there, then try again"
 
 _MOST_BYTES: Final = 1_000_000
 _MOST_MODELS: Final = 50
 _LONGEST_NAME: Final = 200
+_REFUSALS: Final = frozenset({401, 403, 404, 405, 501, 503})
+"""How an API says that it lists nothing, or not to everybody, or not yet."""
 _NO_TALKER = re.compile(
     r"embed|rerank|minilm|whisper|tts|diffusion|(^|[/_-])(bge|gte|e5)[-_]", re.IGNORECASE
 )
@@ -44,7 +49,8 @@ _NO_TALKER = re.compile(
 class ModelServer:
     """One usual server: the models that it names, or in `trouble` why there are none.
 
-    One that lies elsewhere, by its variable, is not asked.
+    One that lies elsewhere, by its variable, is not asked. One that `takes_names` answers like a
+    server of models and lists none: it may serve one that is named.
     """
 
     provider: str
@@ -53,6 +59,7 @@ class ModelServer:
     models: tuple[str, ...] = ()
     trouble: str = ""
     is_asked: bool = True
+    takes_names: bool = False
 
 
 def find_servers(variables: Mapping[str, str], seconds: float = SECONDS) -> tuple[ModelServer, ...]:
@@ -63,13 +70,20 @@ def find_servers(variables: Mapping[str, str], seconds: float = SECONDS) -> tupl
         calls = [stack.enter_context(_Call(server.base_url)) for server in asked]
         _exchange(calls, time.monotonic() + seconds)
     replies = {server.provider: call.reply() for server, call in zip(asked, calls, strict=True)}
-    return tuple(_judge(server, replies.get(server.provider, server.trouble)) for server in known)
+    return tuple(_judge(server, replies.get(server.provider)) for server in known)
 
 
-def _judge(server: ModelServer, reply: tuple[str, ...] | str) -> ModelServer:
-    if isinstance(reply, str):
-        return replace(server, trouble=reply)
-    return replace(server, models=reply)
+def _judge(server: ModelServer, reply: "tuple[str, ...] | str | _Unlisted | None") -> ModelServer:
+    match reply:
+        case None:
+            return server
+        case _Unlisted():
+            trouble = f"{UNLISTED} ({reply.why}); name one: --team {server.provider}/NAME"
+            return replace(server, trouble=trouble, takes_names=True)
+        case str():
+            return replace(server, trouble=reply)
+        case _:
+            return replace(server, models=reply)
 
 
 def _locate(name: str, variables: Mapping[str, str]) -> ModelServer:
@@ -86,6 +100,13 @@ def _locate(name: str, variables: Mapping[str, str]) -> ModelServer:
     why = "it speaks https" if is_loopback(base_url) else "it is not on this machine"
     trouble = f"not asked, because {why}; name its models as {name}/MODEL"
     return replace(server, trouble=trouble, is_asked=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unlisted:
+    """An answer as programs give it, and no list of models; `why` says what it is."""
+
+    why: str
 
 
 class _Entry(BaseModel):
@@ -150,20 +171,40 @@ class _Call:
         self._trouble = STRANGE
         return 0
 
-    def reply(self) -> tuple[str, ...] | str:
+    def reply(self) -> tuple[str, ...] | str | _Unlisted:
         """The names of the models, or why there are none."""
         if not self._received:
             return self._trouble
         response = http.client.HTTPResponse(_Held(bytes(self._received)))  # pyright: ignore[reportArgumentType]  it only reads a file of it
         try:
             response.begin()
-            body = response.read(_MOST_BYTES) if response.status == 200 else b""
-            models = _names_in(json.loads(body)) if body else None
-        except (http.client.HTTPException, ValueError, OverflowError, RecursionError):
-            models = None
-        if models is None:
+            body = response.read(_MOST_BYTES)
+        except (http.client.HTTPException, ValueError, OverflowError):
             return self._trouble
-        return models or "it serves no model that talks"
+        try:
+            document = json.loads(body)
+        except (ValueError, RecursionError):
+            return _without_json(response, body) or self._trouble
+        if response.status != 200:
+            return _Unlisted(why=_status_of(response))
+        models = _names_in(document)
+        if models is None:
+            return _Unlisted(why="its answer is no list of models")
+        return models or IDLE
+
+
+def _without_json(response: http.client.HTTPResponse, body: bytes) -> _Unlisted | None:
+    """What an answer without JSON says, if a server of models gives such ones: None for pages."""
+    is_page = body.lstrip().startswith(b"<") or "html" in response.headers.get("content-type", "")
+    is_refusal = response.status in _REFUSALS and not is_page
+    return _Unlisted(why=_status_of(response)) if is_refusal else None
+
+
+def _status_of(response: http.client.HTTPResponse) -> str:
+    try:
+        return f"{response.status} {HTTPStatus(response.status).phrase}"
+    except ValueError:
+        return f"status {response.status}"
 
 
 class _Held:

@@ -7,8 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from massgen_mcp.config.problems import Problem, refusal, validate
-from massgen_mcp.config.resolve import fit_wrap_up
+from massgen_mcp.config.problems import Problem, refusal_of_arguments, validate
+from massgen_mcp.config.resolve import (
+    UNBOUNDED,
+    describe_unpriced,
+    fit_wrap_up,
+    is_unbounded,
+)
 from massgen_mcp.config.schema import Document
 from massgen_mcp.config.trust import is_higher, limit_of, shown
 from massgen_mcp.errors import UsageError
@@ -63,10 +68,13 @@ class Ground:
 
 
 def narrow(settings: Settings, limits: LimitValues) -> Settings:
-    """The settings under limits of a host, which may only lower those of the configuration."""
+    """The settings under limits of a host, which may only lower those of the configuration.
+
+    Raises UsageError for limits that are none, or higher.
+    """
     document = validate({"limits": dict(limits)}, "the arguments")
     if not isinstance(document, Document):
-        raise refusal(document)
+        raise refusal_of_arguments(document)
     asked = document.limits
     problems = [
         Problem(
@@ -82,17 +90,22 @@ def narrow(settings: Settings, limits: LimitValues) -> Settings:
         if is_higher(limit_of(asked, name), limit_of(settings.limits, name))
     ]
     if asked.max_usd is not None and "max_usd" in asked.model_fields_set:
-        unpriced = [spec.name for spec in settings.agents if price_of(spec) is None]
+        unpriced = [spec for spec in settings.agents if price_of(spec) is None]
         words = (
-            f"cannot be kept: the price of {', '.join(unpriced)} is not known; "
+            f"{describe_unpriced(unpriced)}; "
             "have a person write a `price:` for it in the configuration, or use max_tokens"
         )
         if unpriced:
             problems.append(Problem(file="the arguments", place="limits.max_usd", words=words))
     if problems:
-        raise refusal(problems)
+        raise refusal_of_arguments(problems)
     lowered = replace(settings.limits, **asked.model_dump(exclude_unset=True))
-    return replace(settings, limits=fit_wrap_up(lowered))
+    warnings = tuple(
+        warning
+        for warning in settings.warnings
+        if is_unbounded(lowered) or not warning.startswith(UNBOUNDED)
+    )
+    return replace(settings, limits=fit_wrap_up(lowered), warnings=warnings)
 
 
 def narrow_context(

@@ -5,9 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from massgen_mcp.config.discovery import FoundTeam, NoTeam, discover
-from massgen_mcp.config.keys import describe_source, find_key, read_variables, set_in
+from massgen_mcp.config.keys import (
+    describe_source,
+    explain_near_key,
+    find_key,
+    read_variables,
+    set_in,
+)
 from massgen_mcp.config.load import Sources, layer_of_found, load_members
-from massgen_mcp.config.model_servers import ModelServer, find_servers
+from massgen_mcp.config.model_servers import SILENT, ModelServer, find_servers
 from massgen_mcp.config.problems import Problem
 from massgen_mcp.config.resolve import resolve_team
 from massgen_mcp.config.teams import shipped
@@ -98,10 +104,18 @@ class Offers:
         }
 
 
-def list_teams(home: Home, directory: Path, environ: Mapping[str, str]) -> Offers:
+def list_teams(
+    home: Home,
+    directory: Path,
+    environ: Mapping[str, str],
+    *,
+    config: Path | None = None,
+    team: Sequence[str] = (),
+) -> Offers:
     """The shipped teams, the configured one and the discovered one. Blocks for half a second at most.
 
-    A configuration that is broken breaks its own team and no other.
+    A configuration that is broken breaks its own team and no other. With `config` or `team`, as `run`
+    takes them, theirs is the configured team.
     """
     problems: list[str] = []
     try:
@@ -114,7 +128,8 @@ def list_teams(home: Home, directory: Path, environ: Mapping[str, str]) -> Offer
         survey.offer(f"@{name}", Sources(home=home, directory=path.parent, config=path))
         for name, path in shipped().items()
     ]
-    configured = survey.offer("configured", Sources(home=home, directory=directory))
+    sources = Sources(home=home, directory=directory, config=config, team=team)
+    configured = survey.offer("asked for" if team else "configured", sources)
     found = discover(variables, survey.servers)
     own = [configured] if configured.members or configured.problem else []
     if isinstance(found, FoundTeam):
@@ -139,40 +154,47 @@ class _Survey:
             specs = load_members(sources, self.variables)
         except ConfigError as error:
             return TeamOffer(name=name, problem=str(error))
-        return TeamOffer(name=name, members=tuple(self._judge(specs)))
+        members = self._judge(specs, is_shipped=name.startswith("@"))
+        return TeamOffer(name=name, members=tuple(members))
 
     def discovered(self, found: FoundTeam) -> TeamOffer:
         problems: list[Problem] = []
         specs = resolve_team([layer_of_found(found)], self.variables, problems).specs
         return TeamOffer(
             name="discovered",
-            members=tuple(self._judge(specs)) if not problems else (),
+            members=tuple(self._judge(specs, is_shipped=False)) if not problems else (),
             problem="; ".join(map(str, problems)),
             reason=found.reason,
         )
 
-    def _judge(self, specs: Sequence[AgentSpec]) -> Iterator[Member]:
+    def _judge(self, specs: Sequence[AgentSpec], *, is_shipped: bool) -> Iterator[Member]:
         for spec in specs:
             missing_key = why_not = ""
             try:
                 if spec.key is not None and find_key(spec, self.home, self.variables) is None:
                     missing_key = describe_source(spec)
-                    why_not = f"no key in {missing_key}"
+                    why_not = f"no key in {missing_key}{explain_near_key(spec, self.variables)}"
             except ConfigError as error:
                 why_not = str(error)
-            yield Member(
-                spec=spec, why_not=why_not or self._silence_of(spec), missing_key=missing_key
-            )
+            why_not = why_not or self._silence_of(spec, is_shipped=is_shipped)
+            yield Member(spec=spec, why_not=why_not, missing_key=missing_key)
 
-    def _silence_of(self, spec: AgentSpec) -> str:
+    def _silence_of(self, spec: AgentSpec, *, is_shipped: bool) -> str:
         """Why a server of this machine cannot serve the model, as far as the servers were asked."""
         server = next((one for one in self.servers if one.base_url == spec.base_url), None)
-        if server is None or not server.is_asked or not CATALOGUE[spec.provider].is_local:
+        if server is None or not server.is_asked:
+            return ""
+        if not CATALOGUE[spec.provider].is_local:
+            return f"{server.base_url}: {SILENT}" if server.trouble == SILENT else ""
+        # Whoever wrote down a model that is not listed may know that it is there; a shipped team does
+        # not, and what has the port may be another service.
+        if server.takes_names and not is_shipped:
             return ""
         if server.trouble:
             return f"{server.base_url}: {server.trouble}"
-        # The one that serves a single model takes any name for it.
+        # The one that serves a single model takes any name for it; with several it needs the right one.
+        takes_any = spec.provider == "llamacpp" and len(server.models) == 1
         names = {*server.models, *(name.removesuffix(":latest") for name in server.models)}
-        if spec.provider == "llamacpp" or spec.model in names:
+        if takes_any or spec.model in names:
             return ""
         return f"{server.base_url} serves no such model; it serves {', '.join(server.models)[:300]}"

@@ -16,7 +16,7 @@ from massgen_mcp.config.schema import (
     place_of,
     section_of,
 )
-from massgen_mcp.errors import ConfigError
+from massgen_mcp.errors import ConfigError, UsageError
 
 NOT_YET: Mapping[str, str] = {
     "context": "agents work in empty folders of their own; put what they need into the task",
@@ -62,6 +62,14 @@ def refusal(problems: Sequence[Problem]) -> ConfigError:
         return ConfigError(str(problems[0]))
     lines = "\n".join(f"  {problem}" for problem in problems)
     return ConfigError(f"the configuration has {len(problems)} problems:\n{lines}")
+
+
+def refusal_of_arguments(problems: Sequence[Problem]) -> UsageError:
+    """One error that holds all that is wrong with what a host asks for."""
+    if len(problems) == 1:
+        return UsageError(str(problems[0]))
+    lines = "\n".join(f"  {problem}" for problem in problems)
+    return UsageError(f"the arguments have {len(problems)} problems:\n{lines}")
 
 
 def validate(raw: Mapping[str, Plain], file: str) -> Document | list[Problem]:

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
 from massgen_mcp.config.addresses import Address, find_address
+from massgen_mcp.config.likely_names import near_model, unlikely_options
 from massgen_mcp.config.problems import Problem
 from massgen_mcp.config.schema import (
     VARIABLE,
@@ -63,8 +65,9 @@ def resolve(layers: Sequence[Layer], variables: Mapping[str, str]) -> Settings |
     team, specs = resolved.layer, resolved.specs
     coordination = _merge_coordination(layers)
     limits = merge_limits(layers)
-    unpriced = [spec.name for spec in specs if price_of(spec) is None]
-    if unpriced and not _sets(layers, "limits", "max_usd"):
+    unpriced = [spec for spec in specs if price_of(spec) is None]
+    is_dropped = bool(unpriced) and not _sets(layers, "limits", "max_usd")
+    if is_dropped:
         limits = replace(limits, max_usd=None)
     problems += [
         *_find_in_team(team, specs),
@@ -77,7 +80,10 @@ def resolve(layers: Sequence[Layer], variables: Mapping[str, str]) -> Settings |
         agents=specs,
         coordination=coordination,
         limits=limits,
-        warnings=tuple(_warnings(resolved)),
+        warnings=(
+            *([describe_unbounded(unpriced)] if is_dropped and is_unbounded(limits) else []),
+            *_warnings(resolved),
+        ),
     )
 
 
@@ -118,6 +124,42 @@ def fit_wrap_up(limits: Limits) -> Limits:
     if limits.wrap_up_seconds < limits.turn_seconds:
         return limits
     return replace(limits, wrap_up_seconds=limits.turn_seconds / 4)
+
+
+MOST_QUESTIONS = 5
+
+UNBOUNDED = "no limit on spending holds: "
+"""How the warning of a team without a limit begins."""
+
+
+def is_unbounded(limits: Limits) -> bool:
+    """Whether nothing but time and answers limits what a run costs."""
+    return limits.max_usd is None and limits.max_tokens is None and limits.max_calls is None
+
+
+def describe_unbounded(unpriced: Sequence[AgentSpec]) -> str:
+    """What a person is told where the usual limit in USD cannot be kept."""
+    models = dict.fromkeys(f"{spec.provider}/{spec.model}" for spec in unpriced)
+    return (
+        f"{UNBOUNDED}the price of {', '.join(models)} is not known{ask_for_near(unpriced)}; "
+        "write `price: {input: ..., output: ...}` (USD per million tokens) beside the model in a "
+        "configuration, or set limits.max_tokens or limits.max_calls"
+    )
+
+
+def describe_unpriced(unpriced: Sequence[AgentSpec]) -> str:
+    """Why a limit in USD cannot be kept."""
+    names = ", ".join(spec.name for spec in unpriced)
+    return f"cannot be kept: the price of {names} is not known{ask_for_near(unpriced)}"
+
+
+def ask_for_near(unpriced: Sequence[AgentSpec]) -> str:
+    """A question for the models that may have been meant; empty if none is like these."""
+    distinct = {(spec.provider, spec.model, spec.base_url): spec for spec in unpriced}
+    # It takes a while, and whoever asks for a run may have made up any number of names.
+    asked = islice(distinct.values(), MOST_QUESTIONS)
+    near = dict.fromkeys(name for spec in asked if (name := near_model(spec)))
+    return f" (did you mean {', '.join(near)}?)" if near else ""
 
 
 def script_path(model: str, folder: Path) -> tuple[Path, str]:
@@ -234,7 +276,7 @@ def _find_in_coordination(
 
 
 def _find_in_limits(
-    layers: Sequence[Layer], limits: Limits, unpriced: Sequence[str]
+    layers: Sequence[Layer], limits: Limits, unpriced: Sequence[AgentSpec]
 ) -> Iterator[Problem]:
     if limits.wrap_up_seconds >= limits.turn_seconds:
         words = (
@@ -244,7 +286,7 @@ def _find_in_limits(
         yield _problem(layers, "limits", "wrap_up_seconds", words)
     if unpriced and limits.max_usd is not None:
         words = (
-            f"cannot be kept: the price of {', '.join(unpriced)} is not known; "
+            f"{describe_unpriced(unpriced)}; "
             "give that agent `price: {input: ..., output: ...}` (USD per million tokens), "
             "or write max_usd: null and use max_tokens"
         )
@@ -271,6 +313,11 @@ def _sets(layers: Sequence[Layer], section: Literal["coordination", "limits"], k
 def _warnings(team: Team) -> Iterator[str]:
     sections = (team.layer.document.agents or []) if team.layer else []
     for spec, section in zip(team.specs, sections, strict=True):
+        for option, near in unlikely_options(spec):
+            yield (
+                f"agent {spec.name!r}: option {option!r} is not known here and is sent as it is; "
+                f"did you mean {near!r}?"
+            )
         if spec.key is not None and spec.key.file is not None:
             yield (
                 f"{spec.key.file}: the key of agent {spec.name!r} stands in the file itself; "

@@ -11,6 +11,9 @@ from massgen_mcp.providers.catalogue import CATALOGUE, near_provider
 
 PACKAGE = Path(__file__).parent.parent
 
+FORMS = 'write "@name" or "provider/model,provider/model"'
+FORMS_OF_PERSONS = 'write "@name", "provider/model,provider/model" or the name of a YAML file'
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedTeam:
@@ -51,11 +54,19 @@ def find_shipped(name: str) -> Path:
     return teams[name]
 
 
-def parse_team(words: Sequence[str]) -> NamedTeam | TeamFile | ListedTeam:
-    """What `--team` or `team:` names. Raises ConfigError for what is none of the three forms."""
-    entries = [entry.strip() for word in words for entry in word.split(",") if entry.strip()]
+def split_team(words: Sequence[str]) -> list[str]:
+    """The single names in what `--team` or `team:` holds."""
+    return [entry.strip() for word in words for entry in word.split(",") if entry.strip()]
+
+
+def parse_team(words: Sequence[str], *, forms: str = FORMS) -> NamedTeam | TeamFile | ListedTeam:
+    """What `--team` or `team:` names. Raises ConfigError for what is none of the three forms.
+
+    `forms` says which of them are taken here.
+    """
+    entries = split_team(words)
     if not entries:
-        message = f"the team is empty; {FORMS}"
+        message = f"the team is empty; {forms}"
         raise ConfigError(message)
     if len(entries) == 1:
         entry = entries[0]
@@ -63,7 +74,7 @@ def parse_team(words: Sequence[str]) -> NamedTeam | TeamFile | ListedTeam:
             return NamedTeam(name=entry[1:])
         if entry.endswith((".yaml", ".yml")) and entry.partition("/")[0] not in CATALOGUE:
             return TeamFile(path=entry)
-    return ListedTeam(members=tuple(_parse_member(entry) for entry in entries))
+    return ListedTeam(members=tuple(_parse_member(entry, forms) for entry in entries))
 
 
 def default_names() -> Iterator[str]:
@@ -72,16 +83,15 @@ def default_names() -> Iterator[str]:
     yield from (f"member{number}" for number in count(27))
 
 
-FORMS = 'write "@name", "provider/model,provider/model" or, on the command line, a YAML file'
-
-
-def _parse_member(entry: str) -> tuple[str, str]:
+def _parse_member(entry: str, forms: str) -> tuple[str, str]:
     provider, slash, model = entry.partition("/")
-    if not slash or not model or provider not in CATALOGUE:
-        providers = ", ".join(sorted(CATALOGUE))
-        near = near_provider(provider) if slash and model else ""
-        message = (
-            f"team member {entry!r} is not provider/model{near}; {FORMS}; providers: {providers}"
-        )
-        raise ConfigError(message)
-    return provider, model
+    is_whole = bool(slash and model)
+    if is_whole and provider in CATALOGUE:
+        return provider, model
+    if is_whole:
+        wrong = f"{entry!r}: there is no provider {provider!r} in this version"
+        wrong += near_provider(provider)
+    else:
+        wrong = f"{entry!r} is not provider/model"
+    message = f"team member {wrong}; {forms}; providers: {', '.join(sorted(CATALOGUE))}"
+    raise ConfigError(message)

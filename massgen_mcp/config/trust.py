@@ -13,8 +13,10 @@ from massgen_mcp.config.document import Plain, SourceFile, is_there, read_source
 from massgen_mcp.config.private_file import write_private
 from massgen_mcp.config.problems import Problem
 from massgen_mcp.config.schema import AgentSection, Document, LimitsSection
+from massgen_mcp.config.teams import split_team
 from massgen_mcp.errors import ConfigError
 from massgen_mcp.interfaces import Home, Limits
+from massgen_mcp.providers.catalogue import CATALOGUE
 
 FREE_AGENT_KEYS = frozenset(
     {"name", "provider", "model", "role", "options", "system", "timeout_seconds", "tool_style"}
@@ -52,9 +54,16 @@ def is_trusted(home: Home, source: SourceFile) -> bool:
     return _load(home).files.get(_key(source.path)) == source.sha256
 
 
-def find_overreach(raw: Mapping[str, Plain], source: SourceFile) -> list[Problem]:
+def was_trusted(home: Home, source: SourceFile) -> bool:
+    """Whether a person trusted the file at this path as it was once, and not as it is now."""
+    return _load(home).files.get(_key(source.path), source.sha256) != source.sha256
+
+
+def find_overreach(raw: Mapping[str, Plain], source: SourceFile, home: Home) -> list[Problem]:
     """What the untrusted file sets and may not; looked at before anything in it is used."""
     cure = f"run `massgen-mcp config trust {source.path}` after reading the file, or take it out"
+    if was_trusted(home, source):
+        cure = f"the file was trusted, and was edited since: {cure}"
     return [
         Problem(file=str(source.path), place=place, words=f"{words}; {cure}")
         for place, words in _overreaching(raw)
@@ -99,13 +108,24 @@ def _overreaching(raw: Mapping[str, Plain]) -> Iterator[tuple[str, str]]:
     if isinstance(coordination, dict) and "check" in coordination:
         yield "coordination.check", "'check' starts a command, and the file is not trusted"
     team = raw.get("team")
-    names = team if isinstance(team, list) else [] if team is None else [team]
-    if any(not isinstance(name, str) or not name.startswith("@") for name in names):
-        yield "team", "a file that you have not trusted may name only a shipped team, as @name"
+    names = team if isinstance(team, list) else [team]
+    if not all(map(_is_free_name, split_team([name for name in names if isinstance(name, str)]))):
+        yield (
+            "team",
+            "a file that you have not trusted may name a shipped team as @name or models as "
+            "provider/model, and no scripts or files",
+        )
     agents = raw.get("agents")
     for index, agent in enumerate(agents if isinstance(agents, list) else []):
         if isinstance(agent, dict):
             yield from _overreaching_agent(agent, f"agents[{index}]")
+
+
+def _is_free_name(name: str) -> bool:
+    """Whether it names a shipped team or a model; a provider that nobody knows is refused later."""
+    provider, slash, model = name.partition("/")
+    is_file = name.lower().endswith((".yaml", ".yml")) and provider not in CATALOGUE
+    return name.startswith("@") or bool(slash and model and provider != "scripted" and not is_file)
 
 
 def _overreaching_agent(agent: Mapping[str, Plain], place: str) -> Iterator[tuple[str, str]]:

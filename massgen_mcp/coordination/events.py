@@ -14,17 +14,9 @@ Final: TypeAlias = Literal["present", "reuse", "synthesize"]
 CheckStatus: TypeAlias = Literal["passed", "failed", "inconclusive"]
 Limit: TypeAlias = Literal["run_seconds", "max_usd", "max_tokens", "max_calls"]
 Kind: TypeAlias = Literal[
-    "consensus",
-    "plurality",
-    "deadline",
-    "budget",
-    "finished_early",
-    "cancelled",
-    "single",
-    "synthesized",
-    "exhausted",
-    "no_answer",
-]
+    "consensus", "plurality", "deadline", "budget", "finished_early", "cancelled", "single",
+    "synthesized", "exhausted", "no_answer",
+]  # fmt: skip
 """How a run ended."""
 
 
@@ -167,6 +159,16 @@ class Setback:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """A model's calls are made otherwise than configured, such as without a parameter; told once."""
+
+    agent: str
+    turn: int
+    words: str
+    type: Literal["noted"] = "noted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerSubmitted:
     """An agent handed in an answer; snapshot and check are still to come."""
 
@@ -302,9 +304,10 @@ class Degraded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLimitReached:
-    """A limit of the whole run was reached."""
+    """A limit of the whole run was reached; `why` says how near, where that is not plain."""
 
     limit: Limit
+    why: str = ""
     type: Literal["run_limit"] = "run_limit"
 
 
@@ -384,7 +387,7 @@ class RunEnded:
 
 
 Event: TypeAlias = (
-    RunStarted | WorkerStarted | TurnStarted | TurnFailed | TurnExpired | Setback
+    RunStarted | WorkerStarted | TurnStarted | TurnFailed | TurnExpired | Setback | Noted
     | AnswerSubmitted | AnswerPublished | AnswerOvertaken | NoveltyRefused | VoteCast | VoteOvertaken
     | BarrierLifted | PassedOver | AgentRetired | LoopStalled | MessageSent | DraftKept | Degraded
     | RunLimitReached | FinishAsked | CancelAsked | RunBroken | BallotOpened | WinnerDecided

@@ -25,6 +25,7 @@ from massgen_mcp.coordination.events import (
     Kind,
     LoopStalled,
     MessageSent,
+    Noted,
     NoveltyRefused,
     Outcome,
     PassedOver,
@@ -133,6 +134,8 @@ def apply(state: RunState, event: Event) -> RunState:  # noqa: C901, PLR0912  an
             return replace(state, degraded=(*state.degraded, reason))
         case BarrierLifted():
             return replace(state, barrier_lifted=True)
+        case Noted(agent=agent, words=words):
+            return replace(state, notes=state.notes | {(agent, words)})
         case TurnStarted() | Setback() | VoteOvertaken() | DraftKept() | WorkerStarted():
             return state
         case _:

@@ -23,6 +23,7 @@ from massgen_mcp.coordination.events import (
     Event,
     LoopStalled,
     MessageSent,
+    Noted,
     NoveltyRefused,
     PassedOver,
     RunEnded,
@@ -143,9 +144,12 @@ def objection(state: RunState, event: Event) -> str | None:
             return _objection_to_presentation(state, event)
         case RunStarted() | BallotOpened() | WinnerDecided() | RunEnded():
             return _objection_to_step(state, event)
+        case Noted(agent=agent, words=words) if (agent, words) in state.notes:
+            return f"That was noted of {agent} before."
         case (
             TurnStarted(agent=agent)
             | Setback(agent=agent)
+            | Noted(agent=agent)
             | TurnFailed(agent=agent)
             | TurnExpired(agent=agent)
             | NoveltyRefused(agent=agent)

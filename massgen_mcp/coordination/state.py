@@ -180,6 +180,8 @@ class RunState:
     ballot: tuple[BallotPaper, ...] = ()
     """The papers of the ballot, if there was one."""
     degraded: tuple[str, ...] = ()
+    notes: frozenset[tuple[str, str]] = frozenset()
+    """What was noted of whose model, (agent, words): each is told once."""
     final_text: str | None = None
     """The presented answer; None while there is none, or where the winner is used as it stands."""
 

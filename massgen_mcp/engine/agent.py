@@ -20,12 +20,9 @@ from massgen_mcp.coordination.state import (
 )
 from massgen_mcp.engine import toolbox
 from massgen_mcp.engine.calls import call_model
+from massgen_mcp.engine.offers import TERMINAL, turn_schema, turn_tools
 from massgen_mcp.engine.parts import Parts
-from massgen_mcp.engine.prompts import (
-    system_prompt,
-    turn_schema,
-    turn_tools,
-)
+from massgen_mcp.engine.prompts import system_prompt
 from massgen_mcp.engine.publishing import Publisher
 from massgen_mcp.engine.retries import describe_error, name_error
 from massgen_mcp.engine.talk import Talk
@@ -136,7 +133,7 @@ class AgentTurn:
 
     def _request(self, talk: Talk) -> ModelRequest:
         state, agent, phase = self._state, self._agent, self._turn.phase
-        json_style = self._spec.tool_style == "json_schema"
+        json_style = talk.takes_json
         targets = talk.shown_targets()
         configured = self._spec.options.get("max_output_tokens")
         wished = configured if isinstance(configured, int) else None
@@ -327,7 +324,8 @@ class AgentTurn:
 
     def _offered(self, talk: Talk) -> list[str]:
         targets = talk.shown_targets()
-        return [t.name for t in turn_tools(self._state, self._agent, self._turn.phase, targets)]
+        tools = turn_tools(self._state, self._agent, self._turn.phase, targets)
+        return [tool.name for tool in tools if not talk.takes_json or tool.name in TERMINAL]
 
     async def _refuse(self, talk: Talk, calls: tuple[ToolCall, ...], words: str) -> None:
         await self._tell(talk, calls, words, is_try=True)
@@ -339,15 +337,10 @@ class AgentTurn:
         await self._parts.journal.wait_until_settled()
         missed = "" if is_try else talk.tell_missed()
         results = [
-            ToolResult(
-                call_id=call.id,
-                name=call.name,
-                content=f"{words}\n\n{missed}".rstrip(),
-                is_error=True,
-            )
+            ToolResult(call_id=call.id, name=call.name, content=words, is_error=True)
             for call in calls
         ]
-        await self._say(talk, results, words=words, is_try=is_try)
+        await self._say(talk, results, words=words, is_try=is_try, news=missed)
 
     async def _say(
         self,
@@ -356,26 +349,35 @@ class AgentTurn:
         *,
         words: str = "",
         is_try: bool = False,
+        news: str = "",
     ) -> None:
+        """Put the results of calls, or else words, into the conversation, and what is new below them."""
         extra = talk.notices()
         if is_try:
             talk.slip(words)
             if talk.tries >= TRIES:
                 await self._fail(talk.describe_slips(words or extra))
                 raise TurnOver
+        extra = f"\n{news}\n{extra}" if news else extra
         printed = len(results) == 1 and results[0].call_id == "printed"
         message: Message
         if results and not printed:
             last = results[-1]
-            content = f"{last.content}\n{extra}".rstrip()
+            content = f"{last.content}\n{extra}"
             results[-1] = ToolResult(
                 call_id=last.call_id, name=last.name, content=content, is_error=last.is_error
             )
             message = ToolMessage(results=tuple(results))
         else:
             text = results[0].content if results else words
-            message = UserMessage(text=f"{text}\n{extra}".rstrip())
-        said = Said(turn=self._turn.number, message=message, seen=talk.seen, is_try=is_try)
+            message = UserMessage(text=f"{text}\n{extra}")
+        said = Said(
+            turn=self._turn.number,
+            message=message,
+            seen=talk.seen,
+            is_try=is_try,
+            kept=len(extra),
+        )
         talk.said.append(said)
         await self._transcript.write(said)
 

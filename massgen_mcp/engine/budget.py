@@ -200,6 +200,8 @@ class Budget:
         self.total = Spending()
         """What the run has used so far."""
         self.blocked: dict[str, Limit] = {}
+        self.why_blocked = ""
+        """Of the agent that was blocked last, in words."""
 
     @property
     def is_capped(self) -> bool:
@@ -210,7 +212,7 @@ class Budget:
     def worst_case(self, request: ModelRequest) -> Reservation:
         """What this call can cost at most."""
         bound = bound_input(request)
-        output = request.max_output_tokens or DEFAULT_OUTPUT_TOKENS
+        output = max(1, request.max_output_tokens or DEFAULT_OUTPUT_TOKENS)
         # A provider may answer by another model than the configured one, and did so before.
         configured = self._prices[request.agent](None)
         known = [rates for rates in (configured, *self._seen[request.agent]) if rates is not None]
@@ -250,11 +252,24 @@ class Budget:
                 return "max_usd"
         return None
 
+    def _explain(self, wanted: Reservation, limit: Limit) -> str:
+        limits, spent = self._limits, self.total
+        if limit == "max_usd" and limits.max_usd is not None:
+            left = max(0.0, limits.max_usd - (spent.usd or 0.0) - spent.held_usd)
+            might = f"might cost {wanted.usd or 0.0:.4f} USD"
+            return f"the next call {might}, and {left:.4f} of {limits.max_usd:g} USD are left"
+        if limit == "max_tokens" and limits.max_tokens is not None:
+            left = max(0, limits.max_tokens - spent.usage.total_tokens - spent.held_tokens)
+            might = f"might take {wanted.tokens:,} tokens"
+            return f"the next call {might}, and {left:,} of {limits.max_tokens:,} are left"
+        return f"all {spent.calls} calls are made"
+
     async def reserve(self, wanted: Reservation) -> None:
         """Return once the call fits and its worst case is set aside."""
         try:
             while (limit := self.what_is_exceeded(wanted)) is not None:
                 self.blocked[wanted.agent] = limit
+                self.why_blocked = self._explain(wanted, limit)
                 self._on_blocked()
                 await self._changed.wait()
             self._reserved.append(wanted)
@@ -268,12 +283,13 @@ class Budget:
 
         `model` is what answered, by the provider's word, or None where the call failed.
         """
-        self._reserved.remove(reservation)
         rates = self._prices[reservation.agent](model)
         if model is None:
             spending = failed_call(usage, reservation, rates)
         else:
             spending = settled_call(usage or Usage(), rates)
+        # Only now, so that a reservation is given back once, whatever a reply says that it used.
+        self._reserved.remove(reservation)
         self.book(reservation.agent, spending, [] if model is None else [model])
         return spending.usd
 

@@ -5,7 +5,7 @@ import time
 
 import anyio
 
-from massgen_mcp.coordination.events import Setback
+from massgen_mcp.coordination.events import Noted, Setback
 from massgen_mcp.engine.budget import estimate_input
 from massgen_mcp.engine.parts import Parts
 from massgen_mcp.engine.retries import Retries, Room, describe_error, name_error
@@ -68,6 +68,14 @@ def _tell(parts: Parts, request: ModelRequest, error: ProviderError, wait: float
         parts.journal.accept(setback, sync=False)
 
 
+def _tell_notes(parts: Parts, request: ModelRequest, response: ModelResponse) -> None:
+    """Put into the journal what a person should know of how the calls are made, each thing once."""
+    for note in response.notes:
+        noted = Noted(agent=request.agent, turn=request.turn, words=note[:WORDS_CHARS])
+        if parts.journal.objection(noted) is None:
+            parts.journal.accept(noted, sync=False)
+
+
 def _room(parts: Parts, request: ModelRequest, grace: float) -> Room:
     """How long the turn and the run have for another try; with `grace` their clocks stand still."""
     limits = parts.spec.settings.limits
@@ -117,6 +125,7 @@ async def _call_once(parts: Parts, request: ModelRequest) -> ModelResponse:
                 # Written before the call, so that a crash cannot hide it; a power cut may, once.
                 await written.wait()
             response = await _ask(parts, request, heard)
+        _tell_notes(parts, request, response)
         _require_content(parts.agents[request.agent], response)
         cost = parts.budget.settle(reservation, response.usage, response.model)
         settled = True

@@ -38,19 +38,31 @@ from massgen_mcp.errors import WorkspaceError
 from massgen_mcp.interfaces import Line, RunSpec
 from massgen_mcp.messages import JsonObject
 from massgen_mcp.store.codec import JournalRecord, Replied, encode_record, in_lines
-from massgen_mcp.store.status import AgentFacts, RunFacts, build_result, build_status
+from massgen_mcp.store.status import (
+    AgentFacts,
+    RunFacts,
+    build_more_agents,
+    build_result,
+    build_status,
+)
 
 STATUS = "status.json"
+MORE_AGENTS = "status-agents.json"
 
 UNCHECKED = CheckResult(
     status="inconclusive", exit_code=None, seconds=0.0, tail="stopped: the run was ending"
 )
 
 
-def put_status(world: World, status: JsonObject) -> None:
-    """Publish a status; readers see the old one or this one, whole."""
-    text = in_lines(status, depth=2) + "\n"
-    world.documents.put(str(status["run_id"]), STATUS, text)
+def put_status(world: World, spec: RunSpec, state: RunState, facts: RunFacts) -> JsonObject:
+    """Publish the status; readers see the old one or this one, whole."""
+    status = build_status(spec, state, facts)
+    more = build_more_agents(spec, state, facts)
+    if more is not None:
+        # First, so that it is never missing where the status says that there is more.
+        world.documents.put(spec.run_id, MORE_AGENTS, in_lines(more, depth=2) + "\n")
+    world.documents.put(spec.run_id, STATUS, in_lines(status, depth=2) + "\n")
+    return status
 
 
 def deliver(world: World, spec: RunSpec, state: RunState, facts: RunFacts) -> None:
@@ -68,7 +80,7 @@ def deliver(world: World, spec: RunSpec, state: RunState, facts: RunFacts) -> No
             # Its folder could not be written before; the text is the result all the same.
             world.shelf.keep(None, name, answer)
             world.shelf.deliver(name, answer, result)
-    put_status(world, build_status(spec, state, facts))
+    put_status(world, spec, state, facts)
 
 
 def _files_of(world: World, spec: RunSpec, name: str | None) -> list[str]:
@@ -186,6 +198,4 @@ def mark_interrupted(world: World, spec: RunSpec, error: str | None) -> JsonObje
     """Say in `status.json` that nobody works on this run; whoever calls this holds its lease."""
     history = read_history(world.store, spec)
     facts = replace(facts_of(world, spec, history), is_interrupted=True, is_delivered=False)
-    status = build_status(spec, history.state, replace(facts, error=error or facts.error))
-    put_status(world, status)
-    return status
+    return put_status(world, spec, history.state, replace(facts, error=error or facts.error))

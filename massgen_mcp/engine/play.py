@@ -34,7 +34,7 @@ from massgen_mcp.engine.world import World
 from massgen_mcp.interfaces import Line, Model, RunSpec
 from massgen_mcp.providers.prices import pricing_of
 from massgen_mcp.store.codec import JournalRecord, encode_record
-from massgen_mcp.store.status import AgentFacts, RunFacts, build_status
+from massgen_mcp.store.status import AgentFacts, RunFacts
 
 logger = logging.getLogger(__name__)
 
@@ -178,8 +178,8 @@ class Play:
         async with self._writing_status:
             seq = parts.journal.durable_seq
             if not self._is_recorded:
-                status = build_status(self.spec, parts.journal.state, self._facts(parts))
-                await anyio.to_thread.run_sync(put_status, self.world, status)
+                state, facts = parts.journal.state, self._facts(parts)
+                await anyio.to_thread.run_sync(put_status, self.world, self.spec, state, facts)
         return seq
 
     def _facts(self, parts: Parts) -> RunFacts:
@@ -246,7 +246,7 @@ class Play:
             is_delivered=False,
             error=f"{agent or 'a model'} blocked the worker; resume goes on without it",
         )
-        put_status(self.world, build_status(self.spec, state, facts))
+        put_status(self.world, self.spec, state, facts)
 
 
 def _read_or_start(world: World, spec: RunSpec) -> History:

@@ -18,26 +18,12 @@ from massgen_mcp.coordination.state import (
     vote_targets,
 )
 from massgen_mcp.coordination.tally import draw, standing_votes
-from massgen_mcp.interfaces import CoordinationSpec, RunSpec
-from massgen_mcp.messages import JsonObject, JsonValue, Phase, ToolSpec
-
-NEW_ANSWER = "new_answer"
-VOTE = "vote"
-LIST_ANSWERS = "list_answers"
-READ_ANSWER = "read_answer"
-TERMINAL = frozenset({NEW_ANSWER, VOTE})
-
-READ_CHARS = 20_000
-"""How much of an answer `read_answer` gives at once."""
+from massgen_mcp.engine.offers import READ_CHARS
+from massgen_mcp.interfaces import AgentSpec, CoordinationSpec, RunSpec
+from massgen_mcp.messages import Phase
 
 EARLIER_CHARS = 20_000
 """How much of an answer of the continued run is shown."""
-
-CHARS_PER_BOUND_TOKEN = 2
-"""Characters that a token stands for at least in nearly all text."""
-
-REASON_CHARS = 400
-"""How long a vote's reason may be where a grammar holds the model to it."""
 
 WRAP_UP = "Time is short: end this turn now, with the best you have."
 
@@ -70,8 +56,12 @@ def system_prompt(spec: RunSpec, state: RunState, agent: Agent, *, json_style: b
         role = _ROLE_JSON.format(label=agent.label, count=count)
     else:
         role = _ROLE.format(label=agent.label, count=count) if count > 1 else _ROLE_ALONE
-    own = next(a.system for a in spec.settings.agents if a.name == agent.member.name)
+    own = _spec_of(spec, agent).system
     return f"{role}\n\n{own}" if own else role
+
+
+def _spec_of(spec: RunSpec, agent: Agent) -> AgentSpec:
+    return next(one for one in spec.settings.agents if one.name == agent.member.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +72,8 @@ class View:
     agent: Agent
     turn: int
     coordination: CoordinationSpec
+    can_read: bool = True
+    """Whether the agent can call `read_answer` for what an excerpt leaves out."""
 
     def blocks(self, answers: Sequence[Answer]) -> list[str]:
         """Answers, each fenced so that its text cannot pass for another's.
@@ -91,13 +83,14 @@ class View:
         """
         chars = self.coordination.excerpt_chars
         texts = [
-            answer.content
-            if len(answer.content) <= chars
-            else _excerpt(answer.content, chars, f'read_answer("{answer.label}", offset={chars})')
-            for answer in answers
+            _excerpt(answer.content, chars, self._way_to_rest(answer, chars)) for answer in answers
         ]
         key = self.key(texts)
         return [self._block(answer, text, key) for answer, text in zip(answers, texts, strict=True)]
+
+    def _way_to_rest(self, answer: Answer, chars: int) -> str:
+        call = f'read_answer("{answer.label}", offset={chars})'
+        return call if self.can_read else "they cannot be shown"
 
     def _block(self, answer: Answer, text: str, key: str) -> str:
         by = "you" if answer.agent == self.agent.label else answer.agent
@@ -143,7 +136,8 @@ def turn_prompt(
     if excerpt_chars is not None:
         shorter = min(excerpt_chars, coordination.excerpt_chars)
         coordination = replace(coordination, excerpt_chars=shorter)
-    view = View(state=state, agent=agent, turn=turn, coordination=coordination)
+    can_read = _spec_of(spec, agent).tool_style != "json_schema"
+    view = View(state=state, agent=agent, turn=turn, coordination=coordination, can_read=can_read)
     answers = view.answers()
     messages = [
         news for news in state.news if not news.is_answer and news.to in {None, agent.label}
@@ -279,118 +273,3 @@ def _tally(state: RunState) -> str:
     rows = [paper.target for paper in standing_votes(state)]
     counts = ", ".join(f"{label}: {rows.count(label)}" for label in sorted(set(rows)))
     return f"Votes so far: {counts or 'none'}."
-
-
-def turn_tools(
-    state: RunState, agent: Agent, phase: Phase, targets: list[str]
-) -> tuple[ToolSpec, ...]:
-    """The engine calls that this agent may make now; `targets` are those it has been shown."""
-    tools: list[ToolSpec] = []
-    if phase == "present" or (phase == "answer" and may_answer(state, agent)):
-        tools.append(_NEW_ANSWER_TOOL)
-    if targets and phase != "present":
-        tools.append(ToolSpec(name=VOTE, description=_VOTE_TEXT, parameters=_vote_schema(targets)))
-    if len(state.agents) > 1:
-        tools += [_LIST_TOOL, _READ_TOOL]
-    return tuple(tools)
-
-
-def turn_schema(
-    state: RunState,
-    agent: Agent,
-    phase: Phase,
-    targets: list[str],
-    *,
-    max_output_tokens: int | None,
-) -> JsonObject:
-    """The terminal calls as the shape of a JSON reply, for models without tool calls.
-
-    With a bound on the reply the answer is bounded too, so that the JSON is closed before it is cut.
-    """
-    choices: list[JsonValue] = []
-    content: dict[str, JsonValue] = {"type": "string", "minLength": 1}
-    if max_output_tokens is not None:
-        content["maxLength"] = max(1, max_output_tokens * CHARS_PER_BOUND_TOKEN)
-    if phase == "present" or (phase == "answer" and may_answer(state, agent)):
-        choices.append(_object({"action": {"const": NEW_ANSWER}, "content": content}, "content"))
-    if targets and phase != "present":
-        properties: dict[str, JsonValue] = {
-            "action": {"const": VOTE},
-            "agent_id": {"type": "string", "enum": targets},
-            "reason": {"type": "string", "maxLength": REASON_CHARS},
-        }
-        choices.append(_object(properties, "agent_id", "reason"))
-    if len(choices) == 1 and isinstance(choices[0], dict):
-        return choices[0]
-    return {"anyOf": choices}
-
-
-def _object(properties: dict[str, JsonValue], *required: str) -> dict[str, JsonValue]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": ["action", *required],
-        "additionalProperties": False,
-    }
-
-
-_VOTE_TEXT = "Support the best current answer as it is. Ends your turn."
-
-
-def _vote_schema(targets: list[str]) -> JsonObject:
-    return {
-        "type": "object",
-        "properties": {
-            "agent_id": {"type": "string", "enum": targets, "description": "Whose answer is best."},
-            "reason": {"type": "string", "description": "Why, in a sentence or two."},
-            "runner_up": {
-                "type": "string",
-                "description": "The best answer of another agent besides the one you vote for.",
-            },
-        },
-        "required": ["agent_id", "reason"],
-        "additionalProperties": False,
-    }
-
-
-_NEW_ANSWER_TOOL = ToolSpec(
-    name=NEW_ANSWER,
-    description="Hand in your complete answer. Ends your turn.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "content": {"type": "string", "description": "The whole answer."},
-            "files": {
-                "type": "array",
-                "description": "Files that belong to the answer; without content, files to look at.",
-                "items": {
-                    "type": "object",
-                    "properties": {"path": {"type": "string"}, "content": {"type": "string"}},
-                    "required": ["path"],
-                },
-            },
-        },
-        "required": ["content"],
-        "additionalProperties": False,
-    },
-)
-
-_LIST_TOOL = ToolSpec(
-    name=LIST_ANSWERS,
-    description="The current answers: length and check.",
-    parameters={"type": "object", "properties": {}},
-)
-
-_READ_TOOL = ToolSpec(
-    name=READ_ANSWER,
-    description=f"Read an answer, {READ_CHARS} characters at a time.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "label": {"type": "string", "description": "Such as agent2.1."},
-            "offset": {"type": "integer", "description": "Where to begin; 0 if absent."},
-        },
-        "required": ["label"],
-        "additionalProperties": False,
-    },
-)

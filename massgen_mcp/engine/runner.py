@@ -197,7 +197,8 @@ class Runner:
             return []
         if submissions_under_way(self._parts.journal.state):
             return []
-        return [RunLimitReached(limit=next(iter(blocked.values())))]
+        why = self._parts.budget.why_blocked
+        return [RunLimitReached(limit=next(iter(blocked.values())), why=why)]
 
     def _cut_off_by(self, due: Sequence[Event]) -> list[tuple[DraftKept, str]]:
         """The drafts to keep of turns that these events end, and their words."""

@@ -1,6 +1,7 @@
 """The conversation of one turn: what was said, how much news that has shown, what is new since."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from massgen_mcp.coordination.events import Setback
@@ -60,7 +61,7 @@ class Talk:
         """Count a try that did not end the turn, and put it, each malformed call, into the journal."""
         self.tries += 1
         malformed = toolbox.count_malformed(self.said[-1:])
-        kinds = ["malformed call"] * malformed or ["no legal end"]
+        kinds = ["malformed call"] * malformed or ["no answer or vote"]
         for kind in kinds:
             setback = Setback(
                 agent=self.label, turn=self.turn.number, kind=kind, words=words[:WORDS_CHARS]
@@ -73,7 +74,24 @@ class Talk:
         """Why a turn failed whose tries are used up."""
         count = toolbox.count_malformed(self.said)
         broken = f" ({count} malformed calls)" if count else ""
-        return f"{self.tries} tries without a legal end{broken}; the last: {last}"
+        return (
+            f"{self.tries} replies that neither answered nor voted{broken}; the last was told: {last}"
+            f"{self._other_style()}"
+        )
+
+    def _other_style(self) -> str:
+        """What a person can try, where the model seems not to take the form in which it was asked."""
+        replies = [one.response for one in self.said if isinstance(one, Replied)]
+        if self.takes_json:
+            return " If the model can call tools, try `tool_style: native`."
+        if any(reply.tool_calls for reply in replies):
+            return ""
+        return " If the model cannot call tools, give it `tool_style: json_schema`."
+
+    @property
+    def takes_json(self) -> bool:
+        """Whether its model replies in JSON and can only end its turn, not read answers."""
+        return self.parts.agents[self.label].tool_style == "json_schema"
 
     @property
     def label(self) -> str:
@@ -95,7 +113,7 @@ class Talk:
         for place, record in enumerate(self.said):
             if _is_trim(record):
                 rest = as_messages(self.said[place + 1 :])
-                return (*trim(self._open, as_messages(self.said[:place])), *rest)
+                return (*self._trim(self.said[:place]), *rest)
         return (UserMessage(text=self._opened), *as_messages(self.said))
 
     def _open(self, excerpt_chars: int | None) -> str:
@@ -111,6 +129,9 @@ class Talk:
             spec, self.opening, agent, turn.number, turn.phase, excerpt_chars=excerpt_chars
         )
 
+    def _trim(self, said: Sequence[Replied | Said]) -> tuple[Message, ...]:
+        return trim(self._open, said, can_read=not self.takes_json)
+
     def plan_trim(self) -> Said | None:
         """The record by which all that was said is sent cut from now on.
 
@@ -119,7 +140,7 @@ class Talk:
         if any(_is_trim(record) for record in self.said):
             return None
         before = size_of(self.messages())
-        after = size_of(trim(self._open, as_messages(self.said)))
+        after = size_of(self._trim(self.said))
         if after >= before:
             return None
         words = (
@@ -141,6 +162,7 @@ class Talk:
             agent=self.agent,
             turn=self.turn.number,
             coordination=self.parts.spec.settings.coordination,
+            can_read=not self.takes_json,
         )
 
     def tell_missed(self) -> str:

@@ -7,15 +7,8 @@ from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from massgen_mcp.coordination.state import Answer, RunState, find_answer
-from massgen_mcp.engine.prompts import (
-    LIST_ANSWERS,
-    NEW_ANSWER,
-    READ_ANSWER,
-    TERMINAL,
-    View,
-    list_text,
-    read_text,
-)
+from massgen_mcp.engine.offers import LIST_ANSWERS, NEW_ANSWER, READ_ANSWER, TERMINAL
+from massgen_mcp.engine.prompts import View, list_text, read_text
 from massgen_mcp.interfaces import FileDraft
 from massgen_mcp.messages import ModelResponse, ToolCall
 from massgen_mcp.store.codec import Replied, TranscriptRecord

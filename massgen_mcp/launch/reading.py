@@ -9,7 +9,7 @@ from typing import cast
 
 from massgen_mcp.coordination.machine import START
 from massgen_mcp.coordination.state import find_answer
-from massgen_mcp.engine.ending import facts_of, mark_interrupted
+from massgen_mcp.engine.ending import MORE_AGENTS, facts_of, mark_interrupted
 from massgen_mcp.engine.history import read_history
 from massgen_mcp.errors import (
     CorruptRun,
@@ -47,6 +47,8 @@ NEEDED: Mapping[str, type | tuple[type, ...]] = {
 """What a status holds at least; a file without it is no status, and is made again."""
 
 NEEDED_OF_AGENTS = frozenset({"id", "state", "latest_label", "vote_for"})
+
+NEEDED_OF_MORE_AGENTS: Mapping[str, type | tuple[type, ...]] = {"run_id": str, "agents": list}
 
 NEEDED_OF_RESULTS: Mapping[str, type | tuple[type, ...]] = {
     "run_id": str,
@@ -148,8 +150,7 @@ class Reader:
         status = None if text is None else _parse(text, NEEDED)
         if status is None or status.get("run_id") != run_id:
             return None
-        rows = cast("list[object]", status["agents"])
-        if not all(isinstance(row, Mapping) and row.keys() >= NEEDED_OF_AGENTS for row in rows):
+        if not _are_agents(status["agents"]):
             return None
         return status if "cost_usd" in cast("JsonObject", status["usage"]) else None
 
@@ -184,11 +185,26 @@ class Reader:
         rows = cast("list[JsonObject]", status["agents"])
         if status["agents_total"] == len(rows):
             return rows
+        more = self._read_more_agents(run_id)
+        ids = {str(row["id"]) for row in (*rows, *more)}
+        if status["agents_total"] == len(ids) == len(rows) + len(more):
+            return [*rows, *more]
+        # Less is known from the records: not what an agent is busy with, nor what trouble it has.
         spec = read_spec(self._store, run_id)
         history = read_history(self._store, spec)
         return describe_agents(
             history.state, facts_of(disk_world(self._home, self._store, spec), spec, history)
         )
+
+    def _read_more_agents(self, run_id: str) -> list[JsonObject]:
+        try:
+            text = self._store.get(run_id, MORE_AGENTS)
+        except StoreError:
+            return []
+        found = None if text is None else _parse(text, NEEDED_OF_MORE_AGENTS)
+        if found is None or found["run_id"] != run_id or not _are_agents(found["agents"]):
+            return []
+        return cast("list[JsonObject]", found["agents"])
 
     def result(self, run_id: str, candidate: str | None = None) -> JsonObject:
         """The final answer with how it was chosen, or one candidate's text."""
@@ -273,6 +289,11 @@ class Reader:
                 "cost_usd": None,
                 "error": str(error) or type(error).__name__,
             }
+
+
+def _are_agents(found: JsonValue) -> bool:
+    rows = cast("list[object]", found)
+    return all(isinstance(row, Mapping) and row.keys() >= NEEDED_OF_AGENTS for row in rows)
 
 
 def _parse(text: str, needed: Mapping[str, type | tuple[type, ...]]) -> JsonObject | None:

@@ -23,6 +23,7 @@ from massgen_mcp.providers.loose_json import (
     list_of,
     object_of,
     parsed,
+    string_of,
 )
 from massgen_mcp.providers.web_address import web_address
 
@@ -175,8 +176,7 @@ def _text_block(text: str) -> _Block:
 
 def text_in(value: Mapping[str, object], name: str) -> str:
     """The text under this name, as it came, or an empty one."""
-    text = value.get(name)
-    return text if isinstance(text, str) else ""
+    return string_of(value.get(name))
 
 
 def _wire_id(call_id: str) -> str:

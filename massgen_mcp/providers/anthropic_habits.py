@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from massgen_mcp.providers.loose_json import is_count, object_of, objects_of
+from massgen_mcp.providers.loose_json import brief, is_count, object_of, objects_of
 from massgen_mcp.providers.output_limits import most_output
 
 REASONING = ("thinking", "redacted_thinking")
@@ -50,10 +50,11 @@ _ROOM = re.compile(r"(\d+) \+ (\d+) > (\d+)|\d+ > (\d+) - (\d+)")
 
 def learn(habits: Habits, wire: Mapping[str, object], words: str) -> tuple[Habits, str] | None:
     """What to do without from now on, and how to tell, if these words refuse a part of the request."""
+    words = brief(words)
     limit = wire["max_tokens"]
     asked = limit if is_count(limit) else 0
     most = _room_left(words) or most_output(words, asked)
-    if most is not None and most < asked:
+    if most is not None and most < asked and habits.most_output is None:
         note = f"the server takes no limit of {limit} output tokens: asked for {most}"
         return replace(habits, most_output=most), note
     said = words.lower()

@@ -16,7 +16,7 @@ from massgen_mcp.messages import (
     ToolMessage,
     UserMessage,
 )
-from massgen_mcp.providers.loose_json import is_object, list_of, object_of, parsed
+from massgen_mcp.providers.loose_json import brief, is_object, list_of, object_of, parsed
 from massgen_mcp.providers.output_limits import most_output
 from massgen_mcp.providers.web_address import web_address
 
@@ -172,26 +172,33 @@ def _kept(message: AssistantMessage, spec: AgentSpec) -> Mapping[str, object]:
 
 
 def _wire_call(call: ToolCall, extra: object) -> dict[str, object]:
-    # Servers parse the arguments of earlier calls; one that is not JSON fails the whole request.
-    is_whole = is_object(parsed(call.arguments))
-    arguments = call.arguments if is_whole else json.dumps({"not_json": call.arguments})
-    function = {"name": call.name, "arguments": arguments}
+    function = {"name": call.name, "arguments": wire_arguments(call)}
     wire: dict[str, object] = {"id": call.id, "type": "function", "function": function}
     return wire if extra is None else {**wire, "extra_content": extra}
 
 
-_UNSUPPORTED = re.compile(
+def wire_arguments(call: ToolCall) -> str:
+    """The call's arguments as an object of JSON in any case."""
+    # Servers parse the arguments of earlier calls; one that is not JSON fails the whole request.
+    is_whole = is_object(parsed(call.arguments))
+    return call.arguments if is_whole else json.dumps({"not_json": call.arguments})
+
+
+UNSUPPORTED = re.compile(
     r"unsupported|not support|unrecogni[sz]ed|unknown|unexpected|not (permitted|allowed|accepted)"
     r"|extra (inputs|fields)|extra_forbidden|invalid (parameter|argument)|deprecated",
     re.IGNORECASE,
 )
+"""How servers say that they do not take a part of a request."""
 
 
 def learn(habits: Habits, wire: Mapping[str, object], words: str) -> tuple[Habits, str] | None:
     """What to do without from now on, and how to tell, if these words refuse a part of the request."""
+    words = brief(words)
     said = words.lower()
     limit = next((wire[name] for name in _LIMIT_NAMES if name in wire), None)
-    most = most_output(words, limit) if isinstance(limit, int) else None
+    is_lowered = habits.most_output is not None
+    most = most_output(words, limit) if isinstance(limit, int) and not is_lowered else None
     if most is not None:
         note = f"the server takes no limit of {limit} output tokens: asked for {most}"
         return replace(habits, most_output=most), note
@@ -202,7 +209,7 @@ def learn(habits: Habits, wire: Mapping[str, object], words: str) -> tuple[Habit
             return replace(habits, dropped=dropped), note
         note = "the server does not know response_format json_schema: sent as json_object with a schema"
         return replace(habits, plain_schema=True), note
-    if not _UNSUPPORTED.search(words):
+    if not UNSUPPORTED.search(words):
         return None
     parts = {name for message in list_of(wire["messages"]) for name in object_of(message)}
     names = [*wire, *sorted(parts - _PARTS_NEVER_DROPPED)]
@@ -210,7 +217,10 @@ def learn(habits: Habits, wire: Mapping[str, object], words: str) -> tuple[Habit
     if not named:
         return None
     name = min(named, key=said.index)
-    if name in _LIMIT_NAMES and not habits.other_limit:
+    if name in _LIMIT_NAMES and habits.other_limit:
+        # By neither name: without the limit a call could cost more than was set aside for it.
+        return None
+    if name in _LIMIT_NAMES:
         other = next(limit for limit in _LIMIT_NAMES if limit != name)
         return replace(habits, other_limit=True), f"the server takes no {name}: sent as {other}"
     note = f"the server takes no {name}: left out"

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field
 
 from massgen_mcp.interfaces import AgentSpec
 from massgen_mcp.messages import ModelRequest, ModelResponse, StopReason, ToolCall, Usage
@@ -178,27 +178,40 @@ def _thinking(content: object) -> str:
     return "".join(_text(part.get("thinking")) for part in parts if part.get("type") == "thinking")
 
 
+@dataclass(slots=True)
+class _Growing:
+    """A call whose pieces are still coming."""
+
+    id: str
+    name: str = ""
+    arguments: list[str] = field(default_factory=list[str])
+
+
 class _Calls:
     """Tool calls as they grow: pieces belong together by index, or by id where all have index 0."""
 
     def __init__(self, request: ModelRequest) -> None:
         self._prefix = f"call_{request.call}"
-        self._calls: list[tuple[object, ToolCall]] = []
+        self._calls: list[_Growing] = []
+        self._places: dict[tuple[int, str | None], int] = {}
         self._extras: dict[str, object] = {}
 
     def add(self, part: Mapping[str, object]) -> None:
         index, call_id = part.get("index"), _text(part.get("id"))
         function = object_of(part.get("function"))
         name, arguments = _text(function.get("name")), _arguments(function.get("arguments"))
-        for place, (known, call) in enumerate(self._calls):
-            if known == index and (not call_id or call_id == call.id) and index is not None:
-                grown = replace(call, name=call.name or name, arguments=call.arguments + arguments)
-                self._calls[place] = (known, grown)
-                self._keep(grown.id, part)
-                return
-        call_id = call_id or f"{self._prefix}_{len(self._calls)}"
-        self._keep(call_id, part)
-        self._calls.append((index, ToolCall(id=call_id, name=name, arguments=arguments)))
+        place = self._places.get((index, call_id or None)) if is_count(index) else None
+        if place is None:
+            place = len(self._calls)
+            call_id = call_id or f"{self._prefix}_{place}"
+            self._calls.append(_Growing(id=call_id))
+            if is_count(index):
+                self._places.setdefault((index, None), place)
+                self._places.setdefault((index, call_id), place)
+        call = self._calls[place]
+        call.name = call.name or name
+        call.arguments.append(arguments)
+        self._keep(call.id, part)
 
     def _keep(self, call_id: str, part: Mapping[str, object]) -> None:
         # A signature of the model's thoughts, without which it does not take the call back.
@@ -209,7 +222,11 @@ class _Calls:
         return {"calls": self._extras} if self._extras else {}
 
     def finished(self) -> tuple[ToolCall, ...]:
-        return tuple(call for _, call in self._calls if call.name)
+        return tuple(
+            ToolCall(id=call.id, name=call.name, arguments="".join(call.arguments))
+            for call in self._calls
+            if call.name
+        )
 
 
 def _arguments(value: object) -> str:

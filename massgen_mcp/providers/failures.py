@@ -23,7 +23,8 @@ from massgen_mcp.errors import (
     ReplyRefused,
 )
 from massgen_mcp.messages import ModelResponse
-from massgen_mcp.providers.letters import whole_letters
+from massgen_mcp.providers.letters import whole_letters, without_key
+from massgen_mcp.providers.loose_json import brief
 
 _LONGEST_WORDS = 500
 
@@ -129,10 +130,7 @@ class Endpoint:
 
     def quote(self, words: str) -> str:
         """The provider's own words on one line, cut to a readable length and without the key."""
-        key = (self.key or "").strip()
-        if len(key) >= 4:
-            words = words.replace(key, "[key]")
-        words = whole_letters(words)
+        words = without_key(whole_letters(brief(words)), self.key)
         if "<html" in words.lower() or "<!doctype" in words.lower():
             title = re.search(r"<title>(.*?)</title>", words, re.IGNORECASE | re.DOTALL)
             words = "an HTML page" + (f" titled {title[1].strip()!r}" if title else "")
@@ -199,10 +197,11 @@ def _spent(error: ProviderError, response: ModelResponse) -> ProviderError:
 
 
 def _class_of(status: int | None, code: str, words: str) -> type[ProviderError]:
-    if status is None and code.isascii() and code.isdecimal():
+    if status is None and re.fullmatch(r"[1-5]\d\d", code):
         status = int(code)
     if code in _BY_CODE:
         return _BY_CODE[code]
+    words = brief(words)
     # Some servers answer an overlong request with 500.
     if status in (None, 400, 413, 422, 500) and _TOO_LONG.search(words):
         return ContextOverflow

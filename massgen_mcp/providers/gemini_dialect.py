@@ -94,6 +94,12 @@ def base_url_of(spec: AgentSpec) -> str:
 def address_of(spec: AgentSpec) -> str:
     """Where the model's replies are streamed from. Raises ConfigError."""
     model = spec.model.strip().strip("/")
+    if any(part in ("", ".", "..") for part in model.split("/")):
+        message = (
+            f"agent {spec.name!r}: `model` {spec.model!r} is no name of a model. "
+            "A name is like gemini-4-argon or tunedModels/mine. Correct it."
+        )
+        raise ConfigError(message)
     if not model.startswith(("models/", "tunedModels/")):
         model = f"models/{model}"
     return f"{base_url_of(spec)}/{quote(model, safe='/@')}:streamGenerateContent?alt=sse"

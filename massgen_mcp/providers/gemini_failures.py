@@ -7,6 +7,7 @@ from typing import Final
 
 from massgen_mcp.providers.gemini_dialect import Habits
 from massgen_mcp.providers.loose_json import (
+    brief,
     is_count,
     is_object,
     list_of,
@@ -67,7 +68,7 @@ def _read(error: object, status: int | None) -> Complaint:
     number = error.get("code")
     if status is None and is_count(number) and number >= 400:
         status = number
-    words = string_of(error.get("message"))
+    words = brief(string_of(error.get("message")))
     details = objects_of(error.get("details"))
     return Complaint(
         words=words or string_of(error.get("status")) or "an error without words",
@@ -130,16 +131,20 @@ _ALSO_CALLED: Final = {
     "responseMimeType": ("json mode", "mime type"),
     "thinkingConfig": ("thinking", "thinking_level", "thinking_budget", "thinkinglevel"),
 }
-_NEVER_DROPPED: Final = frozenset({"contents", "generationConfig", "systemInstruction", "tools"})
+# Without the limit a call could cost more than was set aside for it.
+_NEVER_DROPPED: Final = frozenset(
+    {"contents", "generationConfig", "systemInstruction", "tools", "maxOutputTokens"}
+)
 
 
 def learn(habits: Habits, wire: Mapping[str, object], words: str) -> tuple[Habits, str] | None:
     """What to do without from now on, and how to tell, if these words refuse a part of the request."""
+    words = brief(words)
     said = words.lower()
     if re.search(r"thought[ _]?signature", said):
         return _learn_signatures(habits, said)
     limit = object_of(wire.get("generationConfig")).get("maxOutputTokens")
-    most = most_output(words, limit) if is_count(limit) else None
+    most = most_output(words, limit) if is_count(limit) and habits.most_output is None else None
     if most is not None:
         note = f"the model takes no limit of {limit} output tokens: asked for {most}"
         return replace(habits, most_output=most), note

@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TypeGuard
+from typing import Final, TypeGuard
+
+BRIEF_CHARS: Final = 4_000
 
 
 def parsed(text: str) -> object:
@@ -24,9 +26,13 @@ def is_list(value: object) -> TypeGuard[Sequence[object]]:
     return isinstance(value, list)
 
 
+MOST: Final = 1_000_000_000
+"""No call has so many tokens; what a server counts beyond it is no count."""
+
+
 def is_count(value: object) -> TypeGuard[int]:
     """Whether this is a whole number that can count something."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST
 
 
 def object_of(value: object) -> Mapping[str, object]:
@@ -42,6 +48,11 @@ def list_of(value: object) -> Sequence[object]:
 def objects_of(value: object) -> list[Mapping[str, object]]:
     """The objects in a list, without whatever else it holds."""
     return [part for part in list_of(value) if is_object(part)]
+
+
+def brief(words: str) -> str:
+    """The words as far as they can matter: patterns are looked for in them, and take their time."""
+    return words[:BRIEF_CHARS]
 
 
 def string_of(value: object) -> str:

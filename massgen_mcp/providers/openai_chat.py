@@ -1,23 +1,24 @@
 """A model behind the Chat Completions dialect: OpenAI, and most servers that call themselves compatible."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
-import anyio
 import httpx2
 import openai
 
-from massgen_mcp.errors import (
-    ConfigError,
-    ProviderError,
-    ProviderTimeout,
-    ProviderUnavailable,
-    ReplyMalformed,
-)
-from massgen_mcp.interfaces import AgentSpec
+from massgen_mcp.errors import ProviderError
+from massgen_mcp.interfaces import AgentSpec, Model
 from massgen_mcp.messages import ModelRequest, ModelResponse
-from massgen_mcp.providers.catalogue import key_variable_of
+from massgen_mcp.providers.asking import (
+    Asking,
+    Event,
+    Lesson,
+    ReplySoFar,
+    endpoint_of,
+    read_reply,
+    refuse_options,
+)
 from massgen_mcp.providers.chat_dialect import (
     OURS,
     Habits,
@@ -27,30 +28,26 @@ from massgen_mcp.providers.chat_dialect import (
 )
 from massgen_mcp.providers.chat_reply import error_of, from_wire, is_complete, text_of
 from massgen_mcp.providers.connection import describe_lost_connection, open_http, timeout_of
-from massgen_mcp.providers.failures import (
-    Endpoint,
-    check_reply,
-    failure,
-    failure_of,
-    retry_after_of,
-)
+from massgen_mcp.providers.failures import Endpoint, failure_of, retry_after_of
 from massgen_mcp.providers.loose_json import is_object, parsed
-from massgen_mcp.providers.sse import EventStream, read_to_end
-
-_Chunk = Mapping[str, object]
 
 
 @asynccontextmanager
-async def open_openai_chat(spec: AgentSpec, key: str | None) -> AsyncGenerator["OpenAIChat"]:
+async def open_openai_chat(spec: AgentSpec, key: str | None) -> AsyncGenerator[Model]:
     """The member's model over a connection of its own. Raises ConfigError."""
-    reserved = sorted(OURS & spec.options.keys())
-    if reserved:
-        message = (
-            f"agent {spec.name!r}: `options` may not hold {reserved[0]!r}, which is set here. "
-            "Options are such as temperature, top_p, seed and max_output_tokens. Remove it."
-        )
-        raise ConfigError(message)
+    examples = "temperature, top_p, seed and max_output_tokens"
+    refuse_options(spec, OURS & spec.options.keys(), examples)
     base_url = base_url_of(spec)
+    endpoint = endpoint_of(spec, base_url, key, "Chat Completions")
+    async with open_client(spec, base_url, key) as client:
+        yield Asking(_ChatCompletions(client, spec, endpoint), Habits(), spec, endpoint)
+
+
+@asynccontextmanager
+async def open_client(
+    spec: AgentSpec, base_url: str, key: str | None
+) -> AsyncGenerator[openai.AsyncOpenAI]:
+    """The SDK's client over a connection of its own, without what it finds in the environment."""
     async with open_http(spec, base_url) as http:
         client = _Client(
             api_key=key or "none",
@@ -60,21 +57,10 @@ async def open_openai_chat(spec: AgentSpec, key: str | None) -> AsyncGenerator["
             timeout=timeout_of(spec),
         )
         client.forget_environment(is_openai=urlsplit(base_url).hostname == "api.openai.com")
-        endpoint = Endpoint(
-            provider=spec.provider,
-            agent=spec.name,
-            model=spec.model,
-            base_url=base_url,
-            key_variable=key_variable_of(spec),
-            dialect="Chat Completions",
-            key=key,
-        )
-        yield OpenAIChat(client, spec, endpoint)
+        yield client
 
 
 class _Client(openai.AsyncOpenAI):
-    """The SDK's client without what it finds in the environment."""
-
     def forget_environment(self, *, is_openai: bool) -> None:
         # Headers for other programs; one of them may even replace the key.
         self._custom_headers = {}
@@ -82,74 +68,46 @@ class _Client(openai.AsyncOpenAI):
             self.organization = self.project = None
 
 
-class OpenAIChat:
-    """A Model over one Chat Completions endpoint. Makes no retries but those that mend a request."""
+class _ChatCompletions:
+    """A Server of Chat Completions."""
 
     def __init__(self, client: openai.AsyncOpenAI, spec: AgentSpec, endpoint: Endpoint) -> None:
         self._client = client
         self._spec = spec
         self._endpoint = endpoint
-        self._habits = Habits()
 
-    async def request(self, request: ModelRequest, on_text: Callable[[str], None]) -> ModelResponse:
-        """The whole reply; `on_text` hears its text as it streams in. Raises ProviderError."""
-        seconds = self._spec.timeout_seconds
-        with anyio.move_on_after(seconds):
-            return await self._request(request, on_text)
-        raise failure(self._endpoint, ProviderTimeout, f"no whole reply within {seconds:g} s")
+    async def send(
+        self, request: ModelRequest, habits: Habits, on_text: Callable[[str], None]
+    ) -> Lesson[Habits] | list[Event]:
+        wire = to_wire(request, self._spec, habits)
+        try:
+            return await self._stream(wire, on_text)
+        except openai.APIStatusError as error:
+            learnt = _lesson(habits, wire, error)
+            if learnt is None:
+                raise self._refused(error) from error
+            return Lesson(*learnt)
+        except (openai.OpenAIError, httpx2.HTTPError) as error:
+            is_timeout = isinstance(error, openai.APITimeoutError)
+            raise describe_lost_connection(self._endpoint, error, is_timeout=is_timeout) from error
 
-    async def _request(
-        self, request: ModelRequest, on_text: Callable[[str], None]
+    def from_wire(
+        self, events: Sequence[Event], request: ModelRequest, notes: tuple[str, ...]
     ) -> ModelResponse:
-        habits, notes = self._habits, list[str]()
-        while True:
-            wire = to_wire(request, self._spec, habits)
-            try:
-                chunks = await self._stream(wire, on_text)
-            except openai.APIStatusError as error:
-                learnt = _lesson(habits, wire, error)
-                if learnt is None:
-                    raise self._refused(error) from error
-                habits, note = learnt
-                notes.append(note)
-            except (openai.OpenAIError, httpx2.HTTPError) as error:
-                is_timeout = isinstance(error, openai.APITimeoutError)
-                raise describe_lost_connection(
-                    self._endpoint, error, is_timeout=is_timeout
-                ) from error
-            else:
-                break
-        self._habits = habits
-        response = from_wire(chunks, request, self._spec, tuple(notes))
-        check_reply(self._endpoint, response)
-        return response
+        return from_wire(events, request, self._spec, notes)
 
-    async def _stream(
-        self, wire: dict[str, object], on_text: Callable[[str], None]
-    ) -> list[_Chunk]:
+    async def _stream(self, wire: dict[str, object], on_text: Callable[[str], None]) -> list[Event]:
         """All chunks of the reply. Raises ProviderError for one that breaks off or is no reply."""
+        reply = _Reply(on_text)
         async with self._client.chat.completions.with_streaming_response.create(
             model=self._spec.model, messages=[], stream=True, extra_body=wire
         ) as response:
-            reading = _Reading(on_text)
-            if "text/event-stream" in response.headers.get("content-type", "").lower():
-                await read_to_end(response.iter_bytes(), reading)
-            else:
-                body = (await response.read()).decode("utf-8", "replace")
-                reading.add(body)
-                if reading.error is None and not is_complete(reading.chunks):
-                    reading.garbage = body
-        return self._checked(reading)
-
-    def _checked(self, reading: "_Reading") -> list[_Chunk]:
-        if reading.garbage is not None:
-            raise failure(self._endpoint, ReplyMalformed, reading.garbage)
-        if reading.error is not None:
-            words, code = reading.error
+            await read_reply(response.http_response, reply)
+        if reply.error is not None:
+            words, code = reply.error
             raise failure_of(self._endpoint, words, code=code)
-        if not reading.is_done and not is_complete(reading.chunks):
-            raise failure(self._endpoint, ProviderUnavailable, "the reply broke off")
-        return reading.chunks
+        is_whole = reply.is_done or is_complete(reply.events)
+        return reply.checked(self._endpoint, is_whole=is_whole)
 
     def _refused(self, error: openai.APIStatusError) -> ProviderError:
         return failure_of(
@@ -161,26 +119,11 @@ class OpenAIChat:
         )
 
 
-class _Reading:
-    """What has come of a reply so far."""
-
-    def __init__(self, on_text: Callable[[str], None]) -> None:
-        self.chunks: list[_Chunk] = []
-        self.error: tuple[str, str] | None = None
-        self.garbage: str | None = None
-        self.is_done = False
-        self._on_text = on_text
-        self._events = EventStream()
-
-    def feed(self, piece: bytes) -> bool:
-        """Take in some bytes of the stream; tells whether its end has come."""
-        for data in self._events.feed(piece):
-            self.add(data)
-        return self.is_done or self.error is not None or self.garbage is not None
+class _Reply(ReplySoFar[tuple[str, str]]):
+    """Its error is words and a code."""
 
     def add(self, data: str) -> None:
-        """Take in the data of one event, or a whole reply that was not streamed."""
-        if self.is_done or self.error is not None or self.garbage is not None or not data:
+        if self.is_over or not data:
             return
         if data == "[DONE]":
             self.is_done = True
@@ -190,10 +133,12 @@ class _Reading:
             self.garbage = data
             return
         self.error = error_of(chunk)
-        self.chunks.append(chunk)
-        text = text_of(chunk)
-        if text:
-            self._on_text(text)
+        self.keep(chunk, text_of(chunk))
+
+    def add_whole(self, body: str) -> None:
+        self.add(body)
+        if self.error is None and not is_complete(self.events):
+            self.garbage = body
 
 
 def _lesson(

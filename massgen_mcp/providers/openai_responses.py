@@ -1,12 +1,10 @@
 """A model behind the OpenAI Responses dialect: OpenAI, and servers that speak it too."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
-from urllib.parse import urlsplit
 
-import anyio
 import httpx2
 import openai
 
@@ -14,27 +12,26 @@ from massgen_mcp.errors import (
     ConfigError,
     ModelNotFound,
     ProviderError,
-    ProviderTimeout,
-    ProviderUnavailable,
-    ReplyMalformed,
     ReplyRefused,
 )
-from massgen_mcp.interfaces import AgentSpec
+from massgen_mcp.interfaces import AgentSpec, Model
 from massgen_mcp.messages import ModelRequest, ModelResponse
-from massgen_mcp.providers.catalogue import key_variable_of
-from massgen_mcp.providers.connection import describe_lost_connection, open_http, timeout_of
-from massgen_mcp.providers.failures import (
-    Endpoint,
-    check_reply,
-    failure,
-    failure_of,
-    retry_after_of,
+from massgen_mcp.providers.asking import (
+    Asking,
+    Event,
+    Lesson,
+    ReplySoFar,
+    endpoint_of,
+    read_reply,
+    refuse_options,
 )
+from massgen_mcp.providers.connection import describe_lost_connection
+from massgen_mcp.providers.failures import Endpoint, failure, failure_of, retry_after_of
 from massgen_mcp.providers.loose_json import is_object, parsed, string_of
+from massgen_mcp.providers.openai_chat import open_client
 from massgen_mcp.providers.responses_dialect import (
     NESTED,
     OURS,
-    Event,
     Habits,
     Refusal,
     base_url_of,
@@ -49,7 +46,6 @@ from massgen_mcp.providers.responses_reply import (
     refusal_of,
     text_of,
 )
-from massgen_mcp.providers.sse import EventStream, read_to_end
 
 _DECLINED: Final = frozenset(
     {"invalid_prompt", "bio_policy", "cyber_policy", "misalignment_policy_violation"}
@@ -61,42 +57,19 @@ _FAULTS: Final = ("invalid_", "unsupported_", "unknown_", "image_", "data_reside
 
 
 @asynccontextmanager
-async def open_openai_responses(
-    spec: AgentSpec, key: str | None
-) -> AsyncGenerator["OpenAIResponses"]:
+async def open_openai_responses(spec: AgentSpec, key: str | None) -> AsyncGenerator[Model]:
     """The member's model over a connection of its own. Raises ConfigError."""
     _check_options(spec)
     base_url = base_url_of(spec)
-    async with open_http(spec, base_url) as http:
-        client = _Client(
-            api_key=key or "none",
-            base_url=base_url,
-            http_client=http,
-            max_retries=0,
-            timeout=timeout_of(spec),
-        )
-        client.forget_environment(is_openai=urlsplit(base_url).hostname == "api.openai.com")
-        endpoint = Endpoint(
-            provider=spec.provider,
-            agent=spec.name,
-            model=spec.model,
-            base_url=base_url,
-            key_variable=key_variable_of(spec),
-            dialect="Responses (for Chat Completions set `provider: openai_chat`)",
-            key=key,
-        )
-        yield OpenAIResponses(client, spec, endpoint)
+    dialect = "Responses (for Chat Completions set `provider: openai_chat`)"
+    endpoint = endpoint_of(spec, base_url, key, dialect)
+    async with open_client(spec, base_url, key) as client:
+        yield Asking(_Responses(client, spec, endpoint), Habits(), spec, endpoint)
 
 
 def _check_options(spec: AgentSpec) -> None:
-    reserved = sorted(OURS & spec.options.keys())
-    if reserved:
-        message = (
-            f"agent {spec.name!r}: `options` may not hold {reserved[0]!r}, which is set here. "
-            "Options are such as temperature, top_p, reasoning_effort and max_output_tokens. "
-            "Remove it."
-        )
-        raise ConfigError(message)
+    examples = "temperature, top_p, reasoning_effort and max_output_tokens"
+    refuse_options(spec, OURS & spec.options.keys(), examples)
     for name in NESTED:
         if not isinstance(spec.options.get(name, {}), Mapping | None):
             message = (
@@ -106,80 +79,45 @@ def _check_options(spec: AgentSpec) -> None:
             raise ConfigError(message)
 
 
-class _Client(openai.AsyncOpenAI):
-    """The SDK's client without what it finds in the environment."""
-
-    def forget_environment(self, *, is_openai: bool) -> None:
-        # Headers for other programs; one of them may even replace the key.
-        self._custom_headers = {}
-        if not is_openai:
-            self.organization = self.project = None
-
-
-class OpenAIResponses:
-    """A Model over one Responses endpoint. Makes no retries but those that mend a request."""
+class _Responses:
+    """A Server of Responses."""
 
     def __init__(self, client: openai.AsyncOpenAI, spec: AgentSpec, endpoint: Endpoint) -> None:
         self._client = client
         self._spec = spec
         self._endpoint = endpoint
-        self._habits = Habits()
 
-    async def request(self, request: ModelRequest, on_text: Callable[[str], None]) -> ModelResponse:
-        """The whole reply; `on_text` hears its text as it streams in. Raises ProviderError."""
-        seconds = self._spec.timeout_seconds
-        with anyio.move_on_after(seconds):
-            return await self._request(request, on_text)
-        raise failure(self._endpoint, ProviderTimeout, f"no whole reply within {seconds:g} s")
+    async def send(
+        self, request: ModelRequest, habits: Habits, on_text: Callable[[str], None]
+    ) -> Lesson[Habits] | list[Event]:
+        wire = to_wire(request, self._spec, habits)
+        try:
+            return await self._stream(wire, on_text)
+        except openai.APIStatusError as error:
+            learnt = _lesson(habits, wire, error)
+            if learnt is None:
+                raise self._refused(error) from error
+            return Lesson(*learnt)
+        except (openai.OpenAIError, httpx2.HTTPError) as error:
+            is_timeout = isinstance(error, openai.APITimeoutError)
+            raise describe_lost_connection(self._endpoint, error, is_timeout=is_timeout) from error
 
-    async def _request(
-        self, request: ModelRequest, on_text: Callable[[str], None]
+    def from_wire(
+        self, events: Sequence[Event], request: ModelRequest, notes: tuple[str, ...]
     ) -> ModelResponse:
-        habits, notes = self._habits, list[str]()
-        while True:
-            wire = to_wire(request, self._spec, habits)
-            try:
-                events = await self._stream(wire, on_text)
-            except openai.APIStatusError as error:
-                learnt = _lesson(habits, wire, error)
-                if learnt is None:
-                    raise self._refused(error) from error
-                habits, note = learnt
-                notes.append(note)
-            except (openai.OpenAIError, httpx2.HTTPError) as error:
-                is_timeout = isinstance(error, openai.APITimeoutError)
-                raise describe_lost_connection(
-                    self._endpoint, error, is_timeout=is_timeout
-                ) from error
-            else:
-                break
-        if notes:
-            self._habits = habits
-        response = from_wire(events, request, self._spec, tuple(notes))
-        check_reply(self._endpoint, response)
-        return response
+        return from_wire(events, request, self._spec, notes)
 
     async def _stream(self, wire: dict[str, object], on_text: Callable[[str], None]) -> list[Event]:
         """All events of the reply. Raises ProviderError for one that breaks off or is no reply."""
+        reply = _Reply(on_text)
         # The SDK's own reading of streams takes one that is cut for one that has ended.
         async with self._client.responses.with_streaming_response.create(
             stream=True, extra_body=wire
         ) as response:
-            reading = _Reading(on_text)
-            if "text/event-stream" in response.headers.get("content-type", "").lower():
-                await read_to_end(response.iter_bytes(), reading)
-            else:
-                reading.add((await response.read()).decode("utf-8", "replace"), is_whole=True)
-        return self._checked(reading)
-
-    def _checked(self, reading: "_Reading") -> list[Event]:
-        if reading.garbage is not None:
-            raise failure(self._endpoint, ReplyMalformed, reading.garbage)
-        if reading.error is not None:
-            raise self._failed(reading.error)
-        if not reading.is_over:
-            raise failure(self._endpoint, ProviderUnavailable, "the reply broke off")
-        return reading.events
+            await read_reply(response.http_response, reply)
+        if reply.error is not None:
+            raise self._failed(reply.error)
+        return reply.checked(self._endpoint, is_whole=reply.is_done)
 
     def _failed(
         self, refusal: Refusal, status: int | None = None, retry_after: float | None = None
@@ -201,44 +139,24 @@ class OpenAIResponses:
         return self._failed(_refusal_of(error), error.status_code, wait)
 
 
-class _Reading:
-    """What has come of a reply so far."""
+class _Reply(ReplySoFar[Refusal]):
+    def add(self, data: str) -> None:
+        if data:
+            self.add_whole(data)
 
-    def __init__(self, on_text: Callable[[str], None]) -> None:
-        self.events: list[Event] = []
-        self.error: Refusal | None = None
-        self.garbage: str | None = None
-        self.is_over = False
-        """Whether the reply has come to its end, or to an error in its place."""
-        self._on_text = on_text
-        self._stream = EventStream()
-
-    def feed(self, piece: bytes) -> bool:
-        """Take in some bytes of the stream; tells whether its end has come."""
-        for data in self._stream.feed(piece):
-            self.add(data)
-        return self.is_over
-
-    def add(self, data: str, *, is_whole: bool = False) -> None:
-        """Take in the data of one event, or a whole reply that was not streamed."""
-        if self.is_over or data == "[DONE]" or not (data or is_whole):
+    def add_whole(self, body: str) -> None:
+        if self.is_over or body == "[DONE]":
             return
-        value = parsed(data)
+        value = parsed(body)
         events = events_of(value) if is_object(value) else []
         if not all(isinstance(event.get("type"), str) or event.get("error") for event in events):
             events = []
         if not events:
-            self.garbage, self.is_over = data, True
+            self.garbage = body
         for event in events:
-            self._take(event)
-
-    def _take(self, event: Event) -> None:
-        self.error = error_of(event)
-        self.is_over = is_end(event) or self.error is not None
-        self.events.append(event)
-        text = text_of(event)
-        if text:
-            self._on_text(text)
+            self.error = error_of(event)
+            self.is_done = is_end(event)
+            self.keep(event, text_of(event))
 
 
 def _lesson(

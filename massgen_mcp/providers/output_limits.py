@@ -3,6 +3,8 @@
 import re
 from typing import Final
 
+from massgen_mcp.providers.loose_json import brief
+
 LEAST: Final = 256
 """A reply of fewer tokens is not worth asking for."""
 
@@ -15,14 +17,16 @@ _ABOUT_MOST: Final = re.compile(
     r"|exceeds?|range",
     re.IGNORECASE,
 )
-_CONTEXT: Final = re.compile(r"maximum context length is (\d+) tokens", re.IGNORECASE)
+_CONTEXT: Final = re.compile(r"maximum context length is (\d{1,9}) tokens", re.IGNORECASE)
 _ASKED: Final = re.compile(
-    r"(\d+) (tokens )?(in|from|of) the (input |text )?(messages|prompt|input)", re.IGNORECASE
+    r"(?<!\d)(\d{1,9}) (tokens )?(in|from|of) the (input |text )?(messages|prompt|input)",
+    re.IGNORECASE,
 )
 
 
 def most_output(words: str, asked: int) -> int | None:
     """The most output tokens that these words allow, where they refuse `asked`; else None."""
+    words = brief(words)
     context, read = _CONTEXT.search(words), _ASKED.search(words)
     if context is not None:
         # The whole context: there is room for what the prompt leaves of it.

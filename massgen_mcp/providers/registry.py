@@ -35,7 +35,7 @@ async def open_model(spec: AgentSpec, key: str | None) -> AsyncGenerator[Model]:
         yield open_script(spec)
         return
     async with _open_dialect(provider.dialect, spec, key) as model:
-        yield WholeLetters(model)
+        yield WholeLetters(model, key)
 
 
 @asynccontextmanager

@@ -16,8 +16,8 @@ from massgen_mcp.messages import (
 )
 from massgen_mcp.providers import chat_dialect
 from massgen_mcp.providers.loose_json import (
+    brief,
     is_count,
-    is_object,
     object_of,
     objects_of,
     parsed,
@@ -37,7 +37,10 @@ NESTED = ("reasoning", "text")
 
 DIALECT = "openai_responses"
 BETWEEN_MESSAGES = "\n\n"
-_NEVER_DROPPED = frozenset({"model", "input", "instructions", "tools", "store"})
+# Without the limit a call could cost more than was set aside for it.
+_NEVER_DROPPED = frozenset(
+    {"model", "input", "instructions", "tools", "store", "max_output_tokens"}
+)
 _LONGEST_NAME = 64
 _PLAIN_WORDS = frozenset({"include", "text", "stream", "user"})
 _WITHOUT_REASONING = re.compile(r"(gpt-3|gpt-4|chatgpt|gpt-5[\d.]*-chat)")
@@ -215,15 +218,12 @@ def strings_of(item: Event, *names: str) -> dict[str, object]:
 
 
 def _wire_call(call: ToolCall) -> dict[str, object]:
-    # Servers parse the arguments of earlier calls; one that is not JSON fails the whole request.
-    is_json = is_object(parsed(call.arguments))
-    arguments = call.arguments if is_json else json.dumps({"not_json": call.arguments})
     return {
         "type": "function_call",
         "call_id": call.id,
         # A name that a model made up is refused where no tool could bear it.
         "name": re.sub(r"[^a-zA-Z0-9_-]", "_", call.name)[:_LONGEST_NAME],
-        "arguments": arguments,
+        "arguments": chat_dialect.wire_arguments(call),
     }
 
 
@@ -235,11 +235,6 @@ def json_of(value: object) -> str:
         return ""
 
 
-_UNSUPPORTED = re.compile(
-    r"unsupported|not support|unrecogni[sz]ed|unknown|unexpected|not (permitted|allowed|accepted)"
-    r"|extra (inputs|fields)|extra_forbidden|invalid (parameter|argument)|deprecated",
-    re.IGNORECASE,
-)
 _LOST_REASONING = re.compile(
     r"invalid_encrypted_content|encrypted content .*could not be|item with id '?rs_", re.IGNORECASE
 )
@@ -249,9 +244,14 @@ def learn(
     habits: Habits, wire: Mapping[str, object], refusal: Refusal
 ) -> tuple[Habits, str] | None:
     """What to do without from now on, and how to tell, if a part of the request was refused."""
+    refusal = replace(refusal, words=brief(refusal.words))
     said = f"{refusal.code} {refusal.param} {refusal.words}".lower()
     limit = wire.get("max_output_tokens")
-    most = most_output(f"{refusal.param} {refusal.words}", limit) if is_count(limit) else None
+    most = (
+        most_output(f"{refusal.param} {refusal.words}", limit)
+        if is_count(limit) and habits.most_output is None
+        else None
+    )
     if most is not None:
         note = f"the server takes no limit of {limit} output tokens: asked for {most}"
         return replace(habits, most_output=most), note
@@ -274,7 +274,7 @@ def learn(
 
 
 def _refused_part(wire: Mapping[str, object], refusal: Refusal) -> str | None:
-    if not _UNSUPPORTED.search(f"{refusal.code} {refusal.words}"):
+    if not chat_dialect.UNSUPPORTED.search(f"{refusal.code} {refusal.words}"):
         return None
     if "encrypted content" in refusal.words.lower() and "include" in wire:
         return "include"

@@ -6,8 +6,16 @@ from typing import Final, Protocol
 import anyio
 import httpx2
 
+from massgen_mcp.providers.connection import REPLY_BYTES, ReplyTooLarge
+
 _LINGER_SECONDS: Final = 1.0
 """How long a connection may stay open after the end of a reply and still be used again."""
+
+
+UNPACKED_BYTES: Final = REPLY_BYTES
+
+LATE_BYTES: Final = 65_536
+"""What may come after the end of a reply: some servers tell what it cost only then."""
 
 
 class Reading(Protocol):
@@ -20,11 +28,19 @@ class Reading(Protocol):
 
 async def read_to_end(pieces: AsyncIterable[bytes], reading: Reading) -> None:
     """Feed all pieces; a server that does not end the stream after the reply is left soon."""
-    is_over = False
+    is_over, size, late = False, 0, 0
     # Always read to the end: an async generator left half read is closed by nobody.
     with anyio.CancelScope() as scope:
         try:
             async for piece in pieces:
+                size += len(piece)
+                late += len(piece) if is_over else 0
+                if size > UNPACKED_BYTES:
+                    msg = "a reply that goes on and on"
+                    raise ReplyTooLarge(msg)
+                if late > LATE_BYTES:
+                    scope.cancel()
+                    continue
                 is_over = reading.feed(piece)
                 if is_over:
                     scope.deadline = min(scope.deadline, anyio.current_time() + _LINGER_SECONDS)

@@ -99,18 +99,27 @@ def page_of_runs(rows: Sequence[JsonObject], cursor: str | None) -> JsonObject:
 
 
 def describe_teams(document: JsonObject) -> JsonObject:
-    """The teams of a machine, those that work first, each with what keeps it from working."""
+    """The teams of a machine, those that work first, each with what keeps it from working.
+
+    Of those that work, `call` says how a start gets each.
+    """
     teams = cast("Sequence[JsonObject]", document["teams"])
+    default = document["default"]
+    broken = any(team["team"] == "configured" and "problem" in team for team in teams)
     rows: list[JsonValue] = [
         # Why a model cannot be used names its key already.
-        {key: value for key, value in team.items() if key != "missing_keys" and value != {}}
+        {
+            **{key: value for key, value in team.items() if key != "missing_keys" and value != {}},
+            **({"call": _how_to_take(team, default)} if team["usable"] and not broken else {}),
+        }
         for team in sorted(teams, key=lambda team: not team["usable"])
     ]
-    default = document["default"]
     usable = [str(team["team"]) for team in teams if team["usable"]]
     named = [name for name in usable if name.startswith("@")]
-    if default is not None and default in usable:
-        words = "Call start_coordination; without team it takes the default."
+    if broken:
+        words = "No run can start before the configuration is mended: ask the person to. See its problem."
+    elif default is not None and default in usable:
+        words = f"Call start_coordination; without team it takes the {default} one."
     elif named:
         words = f'Call start_coordination with team ["{named[0]}"].'
     else:
@@ -119,6 +128,17 @@ def describe_teams(document: JsonObject) -> JsonObject:
             "of the keys named here for this server."
         )
     return fit({**document, "teams": rows, "next": words})
+
+
+def _how_to_take(team: JsonObject, default: JsonValue) -> str:
+    name = str(team["team"])
+    if name.startswith("@"):
+        return f'start_coordination with team ["{name}"]'
+    if name == default:
+        return "start_coordination without team; it has no name that could be given"
+    return (
+        f"not as it is, for a start without team takes the {default} one; name its models instead"
+    )
 
 
 def summarize(status: JsonObject) -> JsonObject:

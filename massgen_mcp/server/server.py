@@ -29,7 +29,7 @@ from massgen_mcp.server.prompts import add_prompts
 from massgen_mcp.server.resources import Resources
 from massgen_mcp.server.tools import add_tools
 from massgen_mcp.server.watching import LONGEST_WAIT, longest_wait
-from massgen_mcp.server.wire import take_stdin, take_stdout
+from massgen_mcp.server.wire import leave_soon, take_stdin, take_stdout
 
 logger = logging.getLogger(__name__)
 
@@ -117,6 +117,8 @@ class StrictServer(MCPServer):
         stdin, stdout = anyio.wrap_file(take_stdin()), anyio.wrap_file(wire or take_stdout())
         async with stdio_server(stdin=stdin, stdout=stdout) as (requests, replies):
             await server.run(requests, replies, server.create_initialization_options())
+            # Only replies are left, and a host that reads none of them keeps nobody alive.
+            leave_soon()
 
 
 def _refusal(words: str) -> CallToolResult:

@@ -12,10 +12,13 @@ from massgen_mcp.app import App
 from massgen_mcp.config.load import Sources, load_ground, load_settings
 from massgen_mcp.config.narrowing import narrow, narrow_context
 from massgen_mcp.config.offers import list_teams
-from massgen_mcp.interfaces import Home, Settings
+from massgen_mcp.engine.history import seat_members
+from massgen_mcp.interfaces import Home, RunSpec, Settings
+from massgen_mcp.launch.surroundings import read_spec
 from massgen_mcp.messages import JsonObject
 from massgen_mcp.server.replies import describe_teams, fit, next_call
 from massgen_mcp.server.speaking import ask, say
+from massgen_mcp.store.disk import DiskStore
 
 
 class LimitsArgument(BaseModel):
@@ -55,6 +58,22 @@ def _listed(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
+def _earlier_of(spec: RunSpec) -> str | None:
+    return None if spec.earlier is None else spec.earlier.run_id
+
+
+def _describe_found(run_id: str, *, is_same: bool) -> str:
+    """What to say where a request id brought the run of an earlier call."""
+    words = f"Nothing was started: this request_id belongs to {run_id}, which was started before."
+    if is_same:
+        return words
+    return (
+        f"{words} It works as it was asked to then: what this call asks for differently (team, mode, "
+        "final, limits, continue_from, or a configuration that was changed since) is not used. For a "
+        "run with that, give a new request_id."
+    )
+
+
 class Starting:
     """The tools that begin, for one home; `directory` is where the host started the server."""
 
@@ -74,7 +93,9 @@ class Starting:
         ] = [],  # noqa: B006  the protocol layer copies defaults
         context_paths: Annotated[
             list[ContextPath],
-            Field(description="Folders or files of the project for the agents; access read or rw."),
+            Field(
+                description="Not in this version, refused: put what the agents need into the task."
+            ),
         ] = [],  # noqa: B006  the protocol layer copies defaults
         mode: Annotated[
             Literal["", "vote", "quick", "synthesize", "single"],
@@ -128,25 +149,33 @@ class Starting:
         if limits:
             settings = narrow(settings, limits)
         app = App(self._home)
+        earlier = app.find(continue_from) if continue_from else None
         started = app.start(
             task,
             settings,
             ask="host",
             request_id=request_id or None,
-            continue_from=app.find(continue_from) if continue_from else None,
+            continue_from=earlier,
             directory=str(self._directory),
         )
-        # The run of an earlier call with this request_id may have got on by now.
+        # Not the settings of this call: the run may be that of an earlier one.
+        spec = read_spec(DiskStore(self._home), started.run_id)
+        members = sorted(seat_members(spec), key=lambda member: member.position)
+        warnings = list(started.warnings)
+        if not started.estimate:
+            is_same = spec.settings == settings and _earlier_of(spec) == earlier
+            warnings = [_describe_found(started.run_id, is_same=is_same), *warnings]
+        # It may have got on by now.
         going: JsonObject = {"run_id": started.run_id, "state": started.state, "event_seq": 0}
         return fit(
             {
                 "run_id": started.run_id,
                 "state": started.state,
                 "status_file": started.status_file,
-                "agents": len(settings.agents),
-                "models": list(dict.fromkeys(spec.model for spec in settings.agents)),
+                "agents": len(members),
+                "models": list(dict.fromkeys(member.model for member in members)),
                 "estimate": started.estimate,
-                "warnings": list(started.warnings),
+                "warnings": warnings,
                 "next": next_call(going),
             }
         )

@@ -10,6 +10,7 @@ from mcp_types import CallToolResult
 from pydantic import Field
 
 from massgen_mcp.app import App
+from massgen_mcp.errors import UsageError
 from massgen_mcp.interfaces import Home
 from massgen_mcp.messages import JsonObject
 from massgen_mcp.server.reading import RunId
@@ -77,8 +78,8 @@ class Steering:
         if found["is_final"] is True:
             words = "It had ended before; nothing was changed."
             return say(await ask(partial(self._describe_end, name, words)))
-        act = app.finish if finish else app.cancel
-        await ask(lambda: {"said": act(name, BY)})
+        act = partial(self._end, name, finish=finish)
+        await ask(act)
         status = found
         with anyio.move_on_after(SETTLE_SECONDS):
             # A run that ends in another process has no event.
@@ -87,13 +88,29 @@ class Steering:
                 status = await ask(partial(app.status, name))
         if status["state"] == "interrupted":
             # Its worker died before it read the letter.
-            await ask(lambda: {"said": act(name, BY)})
+            await ask(act)
         words = (
             "It was asked to decide now with the answers there are."
             if finish
             else "It was asked to stop; what was done is kept."
         )
         return say(await ask(partial(self._describe_end, name, words)))
+
+    def _end(self, run_id: str, *, finish: bool) -> JsonObject:
+        app = App(self._home)
+        if not finish:
+            return {"said": app.cancel(run_id, BY)}
+        try:
+            return {"said": app.finish(run_id, BY)}
+        except UsageError as error:
+            # The only thing that finishing needs; the words of the error are for a command line.
+            status = app.status(run_id)
+            msg = (
+                f"{run_id} has no answer yet that could be decided on; nothing was changed, it is "
+                f"{status['state']}. {next_call(status)} Call cancel_coordination with finish again "
+                "once an agent has an answer, or without finish to stop it as it is."
+            )
+            raise ToolError(msg) from error
 
     def _describe_end(self, run_id: str, words: str) -> JsonObject:
         app = App(self._home)

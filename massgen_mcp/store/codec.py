@@ -78,13 +78,15 @@ class Replied:
 class Said:
     """What the engine put into the conversation; `seen` is how much news that has shown so far.
 
-    `is_try` marks the answer to an illegal end of the turn.
+    `is_try` marks the answer to an illegal end of the turn. `kept` is how many characters at its end
+    stay whole where the rest is cut: news and a person's messages, which no call brings back.
     """
 
     turn: int
     message: Message
     seen: int
     is_try: bool = False
+    kept: int = 0
     type: Literal["said"] = "said"
 
 

@@ -138,7 +138,7 @@ def build_status(spec: RunSpec, state: RunState, facts: RunFacts) -> JsonObject:
         "changes": "none",
         "error": facts.error,
         "sandbox": "none",
-        "paths": _paths(facts.folder),
+        "paths": _paths(facts.folder, has_more_agents=len(agents) > len(shown)),
         "next": _next(word, spec.run_id),
     }
 
@@ -146,6 +146,20 @@ def build_status(spec: RunSpec, state: RunState, facts: RunFacts) -> JsonObject:
 def describe_agents(state: RunState, facts: RunFacts) -> list[JsonObject]:
     """All agents, as `status.json` describes the first of them."""
     return [_describe_agent(state, agent, facts) for agent in state.agents.values()]
+
+
+def build_more_agents(spec: RunSpec, state: RunState, facts: RunFacts) -> JsonObject | None:
+    """`status-agents.json`: the agents beyond those in `status.json`; None where there are none."""
+    agents = list(state.agents.values())[AGENTS_PER_PAGE:]
+    if not agents:
+        return None
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run_id": spec.run_id,
+        "updated_at": timestamp(facts.now),
+        "event_seq": facts.seq,
+        "agents": [_describe_agent(state, agent, facts) for agent in agents],
+    }
 
 
 def preview(text: str) -> str:
@@ -161,7 +175,8 @@ def _describe_agent(state: RunState, agent: Agent, facts: RunFacts) -> JsonObjec
     return {
         "id": agent.label,
         "name": agent.member.name,
-        "model": agent.member.model if fact.model is None else fact.model,
+        "model": agent.member.model,
+        "served_model": fact.model,
         "state": _agent_word(state, agent),
         "answers": len(agent.answers),
         "latest_label": None if answer is None else answer.label,
@@ -253,10 +268,12 @@ def describe_usage(agents: Mapping[str, AgentFacts]) -> JsonObject:
     }
 
 
-def _paths(folder: str) -> JsonObject:
+def _paths(folder: str, *, has_more_agents: bool = False) -> JsonObject:
+    more = {"more_agents": f"{folder}/status-agents.json"} if has_more_agents else {}
     return {
         "run": folder,
         "status": f"{folder}/status.json",
+        **more,
         "answers": f"{folder}/answers",
         "result": f"{folder}/result",
         "log": f"{folder}/worker.log",

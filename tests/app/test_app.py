@@ -5,7 +5,7 @@ import os
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.to_thread
@@ -16,7 +16,16 @@ from massgen_mcp.config.load import Sources, load_settings
 from massgen_mcp.errors import ConfigError, RunFinal, RunNotFound, UsageError
 from massgen_mcp.interfaces import Home, Settings
 from massgen_mcp.messages import JsonObject
-from teams import HALF_DONE, HANG, PLAIN, Steps, team_of, until_free, write_team
+from teams import (
+    HALF_DONE,
+    HANG,
+    PLAIN,
+    Steps,
+    read_json,
+    team_of,
+    until_free,
+    write_team,
+)
 
 
 def settings_of(home: Home, steps: Mapping[str, Steps], **sections: Any) -> Settings:
@@ -162,6 +171,79 @@ async def test_a_continued_run_has_what_was_delivered_and_what_was_answered(home
         assert (workspace / "own.txt").read_text(encoding="utf-8") == "bob"
         ada = earlier["Ada's answer."]["label"]
         assert (workspace / "earlier" / ada / "own.txt").read_text(encoding="utf-8") == "ada"
+
+
+def team_named(home: Home, *names: str) -> Settings:
+    """Members whose models are called as they are; the first of them wins."""
+    chosen = {"vote": {"containing": f"Answer of {names[0]}."}}
+    steps: dict[str, Steps] = {
+        name: [{"when": {"turn": 1}, "answer": f"Answer of {name}."}, chosen] for name in names
+    }
+    coordination = {"final": "reuse"}
+    write_team(home.path / "config.yaml", team_of(steps, names, coordination=coordination))
+    return load_settings(Sources(home=home, directory=home.path))
+
+
+async def test_each_earlier_answer_names_the_model_that_wrote_it(home: Home) -> None:
+    """BR-038: also where each run in a row of three was played by another team."""
+    first = await played(home, team_named(home, "ada", "bob", "cyd"))
+    second = await played(home, team_named(home, "dan", "eve", "fay"), continue_from=first)
+    third = await played(home, team_named(home, "gus", "hal", "ida"), continue_from=second)
+    authors = {second: ("ada", "bob", "cyd"), third: ("dan", "eve", "fay")}
+    for run_id, names in authors.items():
+        spec = read_json(home.runs / run_id / "run.json")
+        models = {row["content"]: row["model"] for row in spec["earlier"]["answers"]}
+        assert models == {f"Answer of {name}.": f"scripted/{name}" for name in names}
+        won = [row["model"] for row in spec["earlier"]["answers"] if row["is_winner"]]
+        assert won == [f"scripted/{names[0]}"]
+    result = read_json(home.runs / third / "result" / "result.json")
+    assert result["outcome"]["winner_model"] == "scripted/gus"
+
+
+async def test_of_each_agent_of_a_large_team_one_sees_what_trouble_it_has(home: Home) -> None:
+    """BR-083: also of those beyond the first page of the status, at work and after the end."""
+    labels = [f"agent{number}" for number in range(1, 25)]
+    limited = {"when": {"turn": 2}, "error": "429", "retry_after": 60.0, "delay": 0.3}
+    names = [f"m{number}" for number in range(24)]
+    write_team(home.path / "config.yaml", team_of({"*": [limited]}, names))
+    settings = load_settings(Sources(home=home, directory=home.path))
+    app = App(home)
+    run_id = app.start("The task.", settings).run_id
+    rows: list[JsonObject] = []
+
+    def are_limited() -> bool:
+        nonlocal rows
+        rows = app.agents(run_id)
+        return len(rows) == 24 and all(row["retry_at"] is not None for row in rows)
+
+    with anyio.fail_after(30):
+        while not await anyio.to_thread.run_sync(are_limited):  # noqa: ASYNC110  it has no event
+            await anyio.sleep(0.05)
+    status = app.status(run_id)
+    assert [row["id"] for row in rows] == labels
+    assert status["agents_total"] == 24
+    assert len(cast("list[JsonObject]", status["agents"])) == 20
+    for row in rows:
+        assert row["error_kind"] == "rate limit"
+        assert "429" in str(row["error"])
+        assert str(row["retry_at"]) > str(status["updated_at"])
+        assert row["last_activity_at"] is not None
+        assert float(str(row["turn_seconds"])) >= 0.2
+    app.cancel(run_id)
+    await until_free(home, run_id)
+    assert [row["error_kind"] for row in app.agents(run_id)] == ["rate limit"] * 24
+    # Without the file, or with one that does not fit, the agents are known from the records.
+    more = home.runs / run_id / "status-agents.json"
+    assert cast("JsonObject", status["paths"])["more_agents"] == str(more)
+    four = json.loads(more.read_text(encoding="utf-8"))
+    assert [row["id"] for row in four["agents"]] == labels[20:]
+    twice = {**four, "agents": four["agents"][:2] * 2}
+    other = {**four, "run_id": "20200101-000000-aaaaaa"}
+    for text in ("", "{", "[]", "{}", *map(json.dumps, (twice, other))):
+        more.write_text(text, encoding="utf-8")
+        assert [row["id"] for row in app.agents(run_id)] == labels
+    more.unlink()
+    assert [row["id"] for row in app.agents(run_id)] == labels
 
 
 def test_a_team_without_its_key_is_refused_before_a_run_is_made(home: Home) -> None:

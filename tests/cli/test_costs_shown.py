@@ -22,6 +22,7 @@ def printed(agent: JsonObject) -> str:
         ({"cost_usd": 0.0123, "calls": 1}, "0.012"),
         ({"cost_usd": 0.0123, "calls": 1, "cost_is_estimate": True}, "~0.012"),
         ({"cost_usd": 0.0, "calls": 3, "cost_is_estimate": False}, "0.000"),
+        ({"cost_usd": 0.0, "calls": 3, "cost_is_estimate": True}, "0.000"),
         ({"cost_usd": None, "calls": 2, "cost_is_estimate": True}, "?"),
     ],
 )
@@ -48,3 +49,13 @@ def test_all_four_kinds_of_tokens_are_told() -> None:
     assert describe_end({"usage": usage}) == [
         "usage: 100003 tokens read (20000 cached, 60000 written to the cache), 5 written, 0.2000 USD"
     ]
+
+
+def test_a_free_run_costs_nothing_and_not_about_nothing() -> None:
+    usage: JsonObject = {
+        "input_tokens": 7,
+        "output_tokens": 5,
+        "cost_usd": 0.0,
+        "cost_is_estimate": True,
+    }
+    assert describe_end({"usage": usage}) == ["usage: 7 tokens read, 5 written, 0.0000 USD"]

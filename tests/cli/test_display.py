@@ -3,14 +3,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from massgen_mcp.cli.display import (
-    NewestLines,
-    describe_end,
-    event_line,
-    plain,
-    plain_block,
-    render,
-)
+from massgen_mcp.cli.display import describe_end, event_line, render
+from massgen_mcp.cli.newest import NewestLines
+from massgen_mcp.cli.wording import plain, plain_block
 from massgen_mcp.messages import JsonObject
 
 STATUS: JsonObject = {
@@ -198,6 +193,17 @@ def test_the_end_names_the_files_of_the_answer_and_the_folders_that_are_there(
     assert f"file: {tmp_path}/files/b/c.py" in lines
     assert f"run: {tmp_path}" in lines
     assert not any(line.startswith("log:") for line in lines)
+
+
+def test_the_end_tells_which_limit_was_reached_and_how_near_it_was() -> None:
+    why = "the next call might cost 0.24 USD, and 0.035 of 0.05 USD are left"
+    events: list[JsonObject] = [
+        {"type": "run_started"},
+        {"type": "run_limit", "limit": "max_usd", "why": why},
+    ]
+    lines = describe_end(RESULT, events)
+    assert lines[0].startswith("outcome: plurality; ")
+    assert f"the run's limit max_usd was reached: {why}" in lines
 
 
 def test_a_run_without_an_outcome_still_says_where_things_are() -> None:

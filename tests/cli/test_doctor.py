@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.calls import Ended, call
-from tests.config.list_servers import alone, list_server, models
+from tests.config.list_servers import alone, list_server, models, whole
 from tests.fakes.chat_wire import refuses, says
 from tests.fakes.model_server import Reply, model_server
 
@@ -59,6 +59,11 @@ def test_a_key_is_found_and_never_shown(capsys: Capture, monkeypatch: pytest.Mon
     for arguments in ([], ["--json"]):
         ended = call(capsys, "doctor", *arguments)
         assert ended.code == 0
+        if not arguments:
+            assert ended.out.splitlines()[-1] == (
+                "all is well; keys were not tried: --verify makes one tiny call to each model of "
+                "the team"
+            )
         for piece in (KEY, KEY[:6], KEY[-6:]):
             assert piece not in ended.out + ended.err
         where = "key found in OPENAI_API_KEY; https://proxy.example.com/v1 (from OPENAI_BASE_URL)"
@@ -78,6 +83,7 @@ def test_a_key_in_the_home_is_found_and_its_mode_is_looked_at(
     ended = call(capsys, "doctor")
     assert ended.code == 1
     assert f"run: chmod 600 {path}" in line_of(ended, str(path))
+    assert (ended.out + ended.err).count("chmod 600") == 1
     path.write_bytes(b"A=\xff\n")
     ended = call(capsys, "doctor")
     assert (ended.code, line_of(ended, str(path))[0]) == (1, "!")
@@ -101,6 +107,11 @@ def test_a_broken_file_an_unknown_provider_and_a_missing_key_are_told(
     assert ended.code == 1
     assert words in ended.out
     assert "  python: 3" in ended.out
+    assert "  openai: no key in OPENAI_API_KEY; https://api.openai.com/v1\n" in ended.out
+    assert "nothing answers there" in line_of(ended, "ollama")
+    is_broken = "no key" not in words
+    assert ("can be used" in ended.out) == (not is_broken)
+    assert (line_of(ended, str(machine / "config.yaml"))[0] == "!") == is_broken
     assert "Traceback" not in ended.out + ended.err
 
 
@@ -131,6 +142,66 @@ def test_the_project_s_file_is_shown_with_whether_it_is_trusted(capsys: Capture)
     assert "not trusted: it may choose" in line_of(call(capsys, "doctor"), str(project))
     call(capsys, "config", "trust", str(project))
     assert line_of(call(capsys, "doctor"), str(project)).endswith("trusted by you")
+    project.write_text("coordination: {mode: single}\n", encoding="utf-8")
+    assert "not trusted, for it was edited since" in line_of(call(capsys, "doctor"), str(project))
+    project.write_text("", encoding="utf-8")
+    assert "is empty, and sets nothing" in line_of(call(capsys, "doctor"), str(project))
+
+
+def test_a_team_or_a_file_is_looked_at_as_run_would_take_it(capsys: Capture, machine: Path) -> None:
+    team(machine, "provider: openai, model: m")
+    own = Path.cwd() / "own.yaml"
+    here = "base_url: 'http://127.0.0.1:1'"
+    own.write_text(f"agents: [{{name: ada, provider: openai_chat, model: m, {here}}}]\n", "utf-8")
+    for arguments in (["--config", "own.yaml"], ["--team", "own.yaml"]):
+        ended = call(capsys, "doctor", *arguments)
+        assert ended.code == 0, ended.out
+        assert line_of(ended, "ada").startswith("  ada: openai_chat/m (")
+    assert line_of(call(capsys, "doctor", "--config", "own.yaml"), str(own)).endswith("be used")
+    ended = call(capsys, "doctor", "--team", "xai/m", "--team", "xai/n")
+    assert ended.code == 1
+    assert line_of(ended, "b") == "! b: xai/n (asked for); no key in XAI_API_KEY"
+    assert "warning: no limit on spending holds: the price of xai/m, xai/n" in ended.out
+    for arguments, words in (
+        (["--config", "gone.yaml"], f"! {Path.cwd() / 'gone.yaml'}: cannot be used; "),
+        (["--team", "opnai/x"], "no provider 'opnai' in this version; did you mean openai?"),
+    ):
+        ended = call(capsys, "doctor", *arguments)
+        assert ended.code == 1
+        assert words in ended.out
+        assert "  python: 3" in ended.out
+    own.write_text("coordination: {self_votes: forbid}\n", encoding="utf-8")
+    ended = call(capsys, "doctor", "--config", "own.yaml", "--team", "ollama/a,ollama/b")
+    assert "forbid needs three agents" in ended.out
+
+
+def test_a_key_by_another_name_is_pointed_at(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAUDE_API_KEY", KEY)
+    ended = call(capsys, "doctor")
+    told = "no key in ANTHROPIC_API_KEY (set ANTHROPIC_API_KEY; there is a CLAUDE_API_KEY)"
+    assert f"  anthropic: {told}" in ended.out
+    ended = call(capsys, "doctor", "--team", "anthropic/m")
+    assert "there is a CLAUDE_API_KEY" in line_of(ended, "a")
+    assert KEY not in ended.out + ended.err
+
+
+def test_a_server_that_lists_no_models_is_marked_until_one_is_named(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with list_server(whole('{"detail": "x"}', status="404 Not Found")) as server:
+        monkeypatch.setenv("VLLM_BASE_URL", server.url)
+        ended = call(capsys, "doctor")
+        assert ended.code == 1
+        assert line_of(ended, "vllm") == (
+            f"! vllm: {server.url} (from VLLM_BASE_URL); answers, but lists no models "
+            "(404 Not Found); name one: --team vllm/NAME"
+        )
+        ended = call(capsys, "doctor", "--team", "vllm/mine")
+        assert ended.code == 0, ended.out
+        assert line_of(ended, "vllm").startswith("  vllm: ")
+        assert line_of(ended, "a") == "  a: vllm/mine (asked for)"
 
 
 def test_a_link_in_the_place_of_the_project_s_file_is_not_followed(
@@ -205,6 +276,7 @@ def test_verify_calls_each_model_of_the_team_once(capsys: Capture, machine: Path
         assert sorted(str(body["model"]) for body in server.bodies) == ["m", "n"]
         assert ended.code == 0, ended.out
         assert line_of(ended, "openai_chat/m").endswith(" s, 0.000000 USD")
+        assert ended.out.splitlines()[-1] == "all is well"
         ended = call(capsys, "doctor", "--verify", "--json")
     verified = json.loads(ended.out)["verified"]
     assert [(one["model"], one["ok"], one["cost_usd"]) for one in verified] == [

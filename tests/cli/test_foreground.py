@@ -35,6 +35,63 @@ def test_a_run_prints_lines_of_events_and_the_answer_apart(home: Home) -> None:
     first = done.stderr.partition("\n")[0]
     assert first.startswith(f"run {run_id}: about ")
     assert first.endswith("free of charge")
+    for name in ("ada", "bob", "cyd"):
+        assert re.search(rf"  agent[123] = {name} \(scripted/{name}\)\n", done.stderr)
+    assert done.stderr.index(" = ada") < done.stderr.index("is at work")
+
+
+def test_the_same_trouble_is_told_once_and_then_counted(home: Home) -> None:
+    steps = {"*": [{"error": 429, "retry_after": 0, "times": 3}, {"answer": "Done."}]}
+    write_team(home.path / "config.yaml", team_of(steps, ["ada"]))
+    done = ended("run", "What?")
+    assert done.returncode == 0, done.stderr
+    told = [line for line in done.stderr.splitlines() if "agent1: rate limit" in line]
+    assert told[0].endswith("Change the step if this was not meant.")
+    assert [line.rpartition(": ")[2] for line in told[1:3]] == ["again (2)", "again (3)"]
+
+
+def test_a_reply_in_json_is_shown_in_words_on_a_terminal(home: Home) -> None:
+    answer = {"when": {"answers": 0}, "delay": 0.5, "tokens_per_second": 40, "answer": "So wide."}
+    team = team_of({"*": [answer, {"vote": "first"}]}, ["ada"])
+    team["agents"][0]["tool_style"] = "json_schema"
+    write_team(home.path / "config.yaml", team)
+    with on_a_terminal("run", "What?") as terminal:
+        assert terminal.end() == 0
+    assert "So wide." in terminal.text
+    assert '"content"' not in terminal.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "after"),
+    [(["wait"], "Ctrl+C ends the waiting, not the run"), (["events", "--follow"], "turn_started")],
+)
+def test_ctrl_c_of_one_who_looks_on_leaves_the_run_alone(
+    home: Home, arguments: list[str], after: str
+) -> None:
+    write_team(home.path / "config.yaml", team_of(HALF_DONE))
+    assert ended("start", "What?").returncode == 0
+    run_id = App(home).find("latest")
+    with on_a_terminal(*arguments, run_id) as terminal:
+        terminal.read_until(lambda text: after in text)
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.end() == 4
+    shown = re.sub(r"\s+", " ", terminal.text)
+    assert f"{run_id} goes on. Look again: massgen-mcp {arguments[0]} {run_id}" in shown
+    assert f"stop it: massgen-mcp cancel {run_id}" in shown
+    assert "Traceback" not in shown
+    assert App(home).status(run_id)["state"] == "running"
+
+
+def test_an_interrupted_run_asked_for_json_says_so_in_json(home: Home) -> None:
+    write_team(home.path / "config.yaml", team_of(HALF_DONE))
+    with running("run", "What?", "--json") as process:
+        said = interrupted(process, " was published", signal.SIGINT)
+        assert process.wait(10) == 4, said
+        assert process.stdout is not None
+        document = json.loads(process.stdout.read())
+    run_id = App(home).find("latest")
+    assert document["run_id"] == run_id
+    assert f"massgen-mcp resume {run_id}" in document["error"]
 
 
 def test_quiet_shows_nothing_but_the_answer(home: Home) -> None:

@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 import time
@@ -66,6 +67,65 @@ def test_wrong_usage_is_exit_1_with_words_on_stderr(capsys: Capture, arguments: 
     ended = call(capsys, *arguments)
     assert (ended.code, ended.out) == (1, "")
     assert "Error:" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["rnus"], "there is no command 'rnus'; did you mean runs?"),
+        (["list"], "there is no command 'list'; did you mean runs?"),
+        (["config", "chek"], "there is no command 'chek'; did you mean check?"),
+        (["fix the bug"], "there is no command 'fix the bug'; to run a task: massgen-mcp run TASK"),
+        (["xyzzy"], "there is no command 'xyzzy'; there are cancel, clean, config, demo, doctor"),
+        (["config", "two words"], "there is no command 'two words'; there are check, init, trust"),
+    ],
+)
+def test_an_unknown_command_is_told_with_what_may_have_been_meant(
+    capsys: Capture, arguments: list[str], words: str
+) -> None:
+    ended = call(capsys, *arguments)
+    assert (ended.code, ended.out) == (1, "")
+    assert words in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "hello", "big", "world"], "the task is one. Quote it: massgen-mcp run 'hello big world'"),
+        (["start", "hello", "--team", "@local", "world"], "Quote it: massgen-mcp start 'hello world'"),
+        (["message", "latest", "in", "metres"], "Quote it: massgen-mcp message latest 'in metres'"),
+    ],
+)  # fmt: skip
+def test_several_words_in_the_place_of_a_text_are_to_be_quoted(
+    capsys: Capture, arguments: list[str], words: str
+) -> None:
+    ended = call(capsys, *arguments)
+    assert (ended.code, ended.out) == (1, "")
+    assert words in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "task", "--team", "@nobody"], "there is no team @nobody; "),
+        (["start", "task", "--limit", "max_dollars=3"], "--limit: unknown key 'max_dollars'"),
+        (["run", "hello", "world"], "Quote it: massgen-mcp run 'hello world'"),
+        (["run"], "Missing argument 'TASK'"),
+        (["run", "task", "--bogus"], "No such option"),
+        (["status", "nothing"], "There is no run 'nothing'"),
+        (["wait", "nothing"], "There is no run 'nothing'"),
+        (["result", "nothing"], "There is no run 'nothing'"),
+    ],
+)
+def test_asked_for_json_an_error_is_a_document_too(
+    capsys: Capture, arguments: list[str], words: str
+) -> None:
+    ended = call(capsys, *arguments, "--json")
+    assert ended.code == 1
+    document = json.loads(ended.out)
+    assert list(document) == ["error"]
+    assert words in document["error"]
+    assert words in ended.err
 
 
 def test_windows_is_refused_in_words() -> None:

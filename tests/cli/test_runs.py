@@ -34,7 +34,7 @@ def test_a_run_is_started_followed_and_read(capsys: Capture, home: Home) -> None
     ended = call(capsys, "start", "What is the area?", "--json")
     assert ended.code == 0
     started = json.loads(ended.out)
-    assert set(started) == {"run_id", "state", "status_file", "next"}
+    assert set(started) == {"run_id", "state", "status_file", "estimate", "next"}
     run_id = started["run_id"]
     assert wait(capsys, run_id).code == 0
     status = json.loads(call(capsys, "status", run_id, "--json").out)
@@ -118,6 +118,42 @@ def test_a_person_ends_a_run(
     assert "answer." in result.out
     again = call(capsys, command, run_id)
     assert (again.code, again.out) == (0, f"{run_id} has ended already: {state}.\n")
+
+
+def test_a_run_without_any_answer_is_not_finished(capsys: Capture, home: Home) -> None:
+    run_id = start(capsys, home, team_of(HANG))
+    until_event(home, run_id, "turn_started")
+    told = call(capsys, "finish", run_id)
+    assert (told.code, told.out) == (1, "")
+    assert f"{run_id} has no answer yet" in told.err
+    assert f"massgen-mcp cancel {run_id}" in told.err
+    assert App(home).status(run_id)["state"] == "running"
+
+
+def test_a_status_says_what_each_agent_waits_for(capsys: Capture, home: Home) -> None:
+    steps = {
+        "ada": [{"error": 429, "retry_after": 30}],
+        "bob": [{"error": 401}],
+        "*": [{"hang": True}],
+    }
+    run_id = start(capsys, home, team_of(steps))
+    until_event(home, run_id, "setback")
+    until_event(home, run_id, "agent_retired")
+    until_status(home, run_id, "rate limit")
+    lines = call(capsys, "status", run_id).out.splitlines()
+    rows = {line.split()[1]: line for line in lines if line.startswith("agent")}
+    assert "rate limit; tries again in " in rows["ada"]
+    assert "waiting for its model, " in rows["cyd"]
+    advice = "Change the step if this was not meant."
+    assert len([line for line in lines if line.endswith(advice)]) == 2
+
+
+def test_a_limit_that_ended_a_run_is_told_with_its_result(capsys: Capture, home: Home) -> None:
+    run_id = start(capsys, home, team_of(PLAIN, limits={"max_calls": 4}))
+    wait(capsys, run_id)
+    assert "the run's limit max_calls was reached: all 4 calls are made" in (
+        call(capsys, "result", run_id).err
+    )
 
 
 def test_a_message_reaches_the_agents(capsys: Capture, home: Home) -> None:
@@ -307,6 +343,20 @@ def test_a_reader_that_goes_away_ends_the_command_in_silence(capsys: Capture, ho
         process.stdout.close()
         assert b"Traceback" not in process.stderr.read()
         process.wait(timeout=30)
+
+
+def until_status(home: Home, run_id: str, error_kind: str) -> None:
+    """Return when the status has an agent with trouble of this kind."""
+    app = App(home)
+
+    async def look() -> None:
+        with anyio.fail_after(30):
+            while True:
+                if error_kind in json.dumps(app.status(run_id)["agents"]):
+                    return
+                await anyio.sleep(0.05)
+
+    anyio.run(look)
 
 
 def until_event(home: Home, run_id: str, kind: str, times: int = 1) -> None:

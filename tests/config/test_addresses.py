@@ -12,11 +12,20 @@ from massgen_mcp.providers.catalogue import CATALOGUE
 from massgen_mcp.providers.prices import price_of
 from tests.config.list_servers import alone
 
+BOUNDED = {"max_calls": 100}
+"""Without it there is one more warning of models whose price nobody knows."""
+
 
 def load(tmp_path: Path, *team: str, **environ: str) -> Settings:
     home = Home(path=tmp_path / "home")
     return load_settings(
-        Sources(home=home, directory=tmp_path, team=team, environ={**alone(), **environ})
+        Sources(
+            home=home,
+            directory=tmp_path,
+            team=team,
+            environ={**alone(), **environ},
+            limits=BOUNDED,
+        )
     )
 
 
@@ -164,5 +173,7 @@ def test_a_key_that_goes_to_a_foreign_host_is_warned_about(
     path = tmp_path / "team.yaml"
     path.write_text(f"agents: [{{model: m, {agent}}}]\n", encoding="utf-8")
     home = Home(path=tmp_path / "home")
-    settings = load_settings(Sources(home=home, directory=tmp_path, config=path, environ={}))
+    settings = load_settings(
+        Sources(home=home, directory=tmp_path, config=path, environ={}, limits=BOUNDED)
+    )
     assert (words in settings.warnings[0]) if words else settings.warnings == ()

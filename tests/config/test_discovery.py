@@ -175,6 +175,8 @@ def test_settings_without_a_team_hold_for_the_team_that_is_found(tmp_path: Path)
     assert load(tmp_path, {"OPENAI_API_KEY": "k"}).coordination.mode == "quick"
 
 
+UNLISTED = "answers, but lists no models"
+NAME_ONE = "name one: --team vllm/NAME"
 NO_SERVER = "something answers there, and it is no model server"
 
 
@@ -186,16 +188,22 @@ NO_SERVER = "something answers there, and it is no model server"
         (b"SSH-2.0-OpenSSH_9.7\r\n", NO_SERVER),
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000, NO_SERVER),
         (whole("<html></html>", kind="text/html"), NO_SERVER),
-        (whole('{"data": []}', status="404 Not Found"), NO_SERVER),
+        (whole('{"data": []}', status="404 Not Found"), f"{UNLISTED} (404 Not Found); {NAME_ONE}"),
+        (whole('{"detail": "no"}', status="599 Odd"), f"{UNLISTED} (status 599); {NAME_ONE}"),
+        (whole("404 page not found", "404 Not Found", "text/plain"), f"{UNLISTED} (404 Not Found)"),
+        (whole("", status="401 Unauthorized"), f"{UNLISTED} (401 Unauthorized)"),
+        (whole("<html></html>", "404 Not Found", "text/html"), NO_SERVER),
+        (whole("gone", "404 Not Found", "text/html; charset=utf-8"), NO_SERVER),
+        (whole("hello", kind="text/plain"), NO_SERVER),
         (whole("", status="302 Found"), NO_SERVER),
         (whole("[" * 200_000), NO_SERVER),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"f" * 40, NO_SERVER),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n{}", NO_SERVER),
         (b"HTTP/1.1 100 Continue\r\n\r\n" * 5000, NO_SERVER),
-        (whole("[]"), NO_SERVER),
-        (whole('{"data": {"id": "m"}}'), NO_SERVER),
-        (whole('{"data": [3]}'), NO_SERVER),
-        (models({"id": 1}), NO_SERVER),
+        (whole("[]"), f"{UNLISTED} (its answer is no list of models); {NAME_ONE}"),
+        (whole('{"data": {"id": "m"}}'), UNLISTED),
+        (whole('{"data": [3]}'), UNLISTED),
+        (models({"id": 1}), UNLISTED),
         (models("m")[:-3], NO_SERVER),
         (whole('{"data": "' + "x" * 2_000_000 + '"}'), NO_SERVER),
         (whole('{"data": null, "object": "list"}'), "it serves no model that talks"),
@@ -209,6 +217,17 @@ def test_what_is_no_list_of_models_is_told_and_harms_nothing(reply: bytes, words
     assert found["vllm"].models == ()
     assert words in found["vllm"].trouble
     assert found["ollama"].trouble == "nothing answers there"
+
+
+def test_a_server_without_a_list_is_told_and_serves_a_model_that_is_named(tmp_path: Path) -> None:
+    with list_server(whole('{"detail": "Not Found"}', status="404 Not Found")) as server:
+        with pytest.raises(ConfigError) as caught:
+            load(tmp_path, {"VLLM_BASE_URL": server.url})
+        told = f"vllm at {server.url} (from $VLLM_BASE_URL) {UNLISTED} (404 Not Found); {NAME_ONE};"
+        assert told in str(caught.value)
+        (tmp_path / "massgen.yaml").write_text("team: vllm/mine\n", encoding="utf-8")
+        settings = load(tmp_path, {"VLLM_BASE_URL": server.url})
+    assert names(settings) == ["vllm/mine"]
 
 
 def test_a_list_in_chunks_and_one_whose_connection_stays_open_are_read() -> None:

@@ -93,3 +93,24 @@ def test_a_link_is_followed_for_a_person_and_not_for_a_project(tmp_path: Path) -
     assert read_source(link).content == b"version: 1\n"
     with pytest.raises(ConfigError, match="is a link"):
         read_source(link, follow_links=False)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"a: [", r"file\.yaml, line 2 is not valid YAML: did not find expected node content"),
+        (b"a: b: c\n", r"line 1 is not valid YAML: mapping values are not allowed"),
+        (b"a:\n\t- b\n", r"line 2 is not valid YAML: .*starts with a tab; YAML takes spaces only"),
+        (b"a: \xc3\xa4\n\nb: \x07\n", r"line 3 is not valid YAML: it holds a character that no"),
+        (b"a: 1\n---\nb: 2\n", r"line 2 is not valid YAML: but found another document"),
+        (b"a: '", r"line 1 is not valid YAML: found unexpected end of stream"),
+        (b"a: " + b"1" * 5000, r"file\.yaml is not valid YAML: a number in it is too long"),
+    ],
+)
+def test_what_is_no_yaml_is_told_with_its_file_and_line(
+    tmp_path: Path, content: bytes, words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        parse(tmp_path, content)
+    assert "<unicode string>" not in str(caught.value)
+    assert str(caught.value).startswith(str(tmp_path / "file.yaml"))

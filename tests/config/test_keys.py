@@ -1,4 +1,3 @@
-import logging
 import stat
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from massgen_mcp.config.keys import (
     require_keys,
     store_key,
 )
+from massgen_mcp.config.load import Sources, load_settings
 from massgen_mcp.errors import ConfigError
 from massgen_mcp.interfaces import AgentSpec, Home, KeySource, Settings
 
@@ -70,6 +70,57 @@ def test_all_the_usual_variables_of_a_missing_key_are_named(home: Home) -> None:
         require_keys(Settings(agents=(agent,)), home, {})
 
 
+@pytest.mark.parametrize(
+    ("provider", "found", "wanted"),
+    [
+        ("openai", "OPENAI_KEY", "OPENAI_API_KEY"),
+        ("openai_chat", "OPENAI_TOKEN", "OPENAI_API_KEY"),
+        ("openai", "OPEN_AI_KEY", "OPENAI_API_KEY"),
+        ("openai", "openai_api_key", "OPENAI_API_KEY"),
+        ("anthropic", "CLAUDE_API_KEY", "ANTHROPIC_API_KEY"),
+        ("anthropic", "ANTHROPIC_KEY", "ANTHROPIC_API_KEY"),
+        ("gemini", "GEMINI_KEY", "GEMINI_API_KEY"),
+        ("gemini", "GOOGLE_KEY", "GEMINI_API_KEY"),
+        ("gemini", "GOOGLE_GENERATIVE_AI_API_KEY", "GEMINI_API_KEY"),
+        ("xai", "GROK_API_KEY", "XAI_API_KEY"),
+        ("mistral", "MISTAL_API_KEY", "MISTRAL_API_KEY"),
+    ],
+)
+def test_a_key_by_a_name_that_is_much_like_the_right_one_is_pointed_at(
+    home: Home, provider: str, found: str, wanted: str
+) -> None:
+    agent = AgentSpec(name="a", provider=provider, model="m", key=KeySource(variable=wanted))
+    with pytest.raises(ConfigError) as caught:
+        require_keys(Settings(agents=(agent,)), home, {found: "secret-key"})
+    article = "an" if found[0] in "AEIOaeio" else "a"
+    assert f"(set {wanted}; there is {article} {found}); set it in" in str(caught.value)
+    assert "secret-key" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("provider", "variable", "found"),
+    [
+        ("openai", "OPENAI_API_KEY", "OPENROUTER_API_KEY"),
+        ("groq", "GROQ_API_KEY", "XAI_API_KEY"),
+        ("openai", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+        ("anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+        ("openai_chat", "MY_OWN", "OPENAI_API_KEY"),
+    ],
+)
+def test_another_key_is_not_taken_for_the_missing_one(
+    home: Home, provider: str, variable: str, found: str
+) -> None:
+    agent = AgentSpec(name="a", provider=provider, model="m", key=KeySource(variable=variable))
+    with pytest.raises(ConfigError, match=rf"^no key in {variable}; set it"):
+        require_keys(Settings(agents=(agent,)), home, {found: "k"})
+
+
+def test_a_made_up_variable_is_compared_with_its_own_name(home: Home) -> None:
+    agent = AgentSpec(name="a", provider="openai", model="m", key=KeySource(variable="OPENAI_KEY"))
+    with pytest.raises(ConfigError, match=r"\(set OPENAI_KEY; there is an OPENAI_API_KEY\)"):
+        require_keys(Settings(agents=(agent,)), home, {"OPENAI_API_KEY": "k", "B": "c"})
+
+
 def test_a_literal_key_is_looked_up_where_it_stands(home: Home, tmp_path: Path) -> None:
     path = tmp_path / "team.yaml"
     path.write_text(
@@ -108,10 +159,16 @@ def test_a_file_of_keys_that_others_can_read_is_warned_about(
 ) -> None:
     store_key(home, "A", "secret-key")
     key_file(home).chmod(0o644)
-    with caplog.at_level(logging.WARNING):
+    for _ in range(3):
         assert find_key(spec(KeySource(variable="A")), home, {}) == "secret-key"
-    assert "chmod 600" in caplog.text
-    assert "secret-key" not in caplog.text
+    assert caplog.text == ""
+    team = ["@local"]
+    told = load_settings(Sources(home=home, directory=home.path, team=team, environ={})).warnings
+    path = key_file(home)
+    assert told == (f"others can read the keys in {path}; run: chmod 600 {path}",)
+    path.chmod(0o600)
+    told = load_settings(Sources(home=home, directory=home.path, team=team, environ={})).warnings
+    assert told == ()
 
 
 def test_a_damaged_file_of_keys_is_refused_in_words(home: Home) -> None:

@@ -211,17 +211,6 @@ def test_every_key_of_an_agent_arrives(tmp_path: Path) -> None:
     assert settings.warnings == ()
 
 
-def test_the_default_budget_applies_only_where_every_price_is_known(tmp_path: Path) -> None:
-    assert load(tmp_path, REMOTE).limits.max_usd is None
-    assert load(tmp_path, TWO).limits.max_usd == 10
-    priced = "agents: [{provider: openai_chat, model: m, price: {input: 1, output: 2}}]\n"
-    assert load(tmp_path, priced).limits.max_usd == 10
-    told = refusal(tmp_path, REMOTE + "limits: {max_usd: 3}\n")
-    assert "limits.max_usd: cannot be kept: the price of a is not known" in told
-    assert "`price: {input: ..., output: ...}`" in told
-    assert load(tmp_path, REMOTE + "limits: {max_usd: null}\n").limits.max_usd is None
-
-
 def test_the_notice_fits_into_short_turns_unless_it_was_set(tmp_path: Path) -> None:
     limits = load(tmp_path, TWO + "limits: {turn_seconds: 40}\n").limits
     assert (limits.turn_seconds, limits.wrap_up_seconds) == (40, 10)
@@ -244,7 +233,8 @@ def test_keys_come_from_the_usual_variable_a_named_one_or_the_file(tmp_path: Pat
         None,
         KeySource(variable="OPENAI_API_KEY"),
     ]
-    literal, foreign = settings.warnings
+    unbounded, literal, foreign = settings.warnings
+    assert "openai_chat/m" in unbounded
     assert "agent 'b'" in literal
     assert "literal-key" not in repr(settings)
     assert "agent 'd' sends $OPENAI_API_KEY to api.example.org" in foreign
@@ -325,7 +315,10 @@ def test_a_team_by_name_list_or_file_takes_the_place_of_the_configured_one(tmp_p
             "justaname",
             r"'justaname' is not provider/model; .* providers: anthropic, .* scripted, sglang",
         ),
-        ("openia/gpt", r"'openia/gpt' is not provider/model; did you mean openai\?"),
+        (
+            "openia/gpt",
+            r"'openia/gpt': there is no provider 'openia' in this version; did you mean openai\?",
+        ),
         ("openai_chat/", "is not provider/model"),
         ("gone.yaml", "there is no team file at .*/gone.yaml;"),
         ("@local,@openai", "'@local' is not provider/model"),
@@ -366,6 +359,11 @@ def test_a_host_names_teams_and_never_files(tmp_path: Path) -> None:
         ask("own.yaml")
     with pytest.raises(ConfigError, match="a host cannot name files, and 'scripted' reads one"):
         ask("openai_chat/x", "scripted/play.yaml")
+    for team in (["opnai/x"], ["justaname"], [" "], ["@nobody"]):
+        with pytest.raises(ConfigError) as caught:
+            ask(*team)
+        assert "YAML" not in str(caught.value)
+        assert "command line" not in str(caught.value)
 
 
 def test_a_file_without_a_team_can_be_checked_by_itself(tmp_path: Path) -> None:

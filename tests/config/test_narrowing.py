@@ -200,12 +200,17 @@ def test_a_host_lowers_limits_and_never_raises_them(tmp_path: Path) -> None:
     over: list[tuple[Mapping[str, float | int | None], str]] = [
         ({"max_usd": 5}, r"limits\.max_usd: 5 is over the 4 of limits\.max_usd in the configur"),
         ({"max_usd": None}, r"limits\.max_usd: no limit is over the 4"),
-        ({"run_seconds": 7200, "max_calls": 31}, "the configuration has 2 problems"),
+        ({"run_seconds": 7200, "max_calls": 31}, "the arguments have 2 problems"),
         ({"max_dollars": 1}, r"limits\.max_dollars: unknown key .* .valid here: answers_per_agent"),
         ({"max_calls": -1}, r"limits\.max_calls: should be greater"),
     ]
     for limits, words in over:
-        with pytest.raises(ConfigError, match=words):
+        with pytest.raises(UsageError, match=words):
             narrow(settings, limits)
-    with pytest.raises(ConfigError, match="the price of a is not known"):
-        narrow(load(tmp_path, REMOTE), {"max_usd": 1})
+    unpriced = load(tmp_path, REMOTE)
+    with pytest.raises(UsageError, match="the price of a is not known"):
+        narrow(unpriced, {"max_usd": 1})
+    assert narrow(unpriced, {"run_seconds": 9}).warnings == unpriced.warnings
+    assert len(unpriced.warnings) == 1
+    for limit in ("max_tokens", "max_calls"):
+        assert narrow(unpriced, {limit: 9}).warnings == ()

@@ -6,7 +6,7 @@ import pytest
 
 from massgen_mcp.config.load import Sources, load_settings, parse_limit
 from massgen_mcp.config.narrowing import narrow
-from massgen_mcp.errors import ConfigError
+from massgen_mcp.errors import ConfigError, UsageError
 from massgen_mcp.interfaces import Home
 from tests.config.test_load import THREE, TWO, load, refusal
 
@@ -47,6 +47,48 @@ def test_no_provider_is_proposed_for_a_word_that_is_like_none(tmp_path: Path, wo
     told = refusal(tmp_path, f"agents: [{{provider: {word}, model: m}}]\n")
     assert "did you mean" not in told
     assert "the providers are anthropic, deepseek, gemini, groq, llamacpp, lmstudio" in told
+
+
+@pytest.mark.parametrize(
+    ("provider", "option", "meant"),
+    [
+        ("openai", "reasoning_efort", "reasoning_effort"),
+        ("openai", "temprature", "temperature"),
+        ("anthropic", "max_output_token", "max_output_tokens"),
+        ("anthropic", "stop_sequence", "stop_sequences"),
+        ("ollama", "temperatur", "temperature"),
+        ("openai_chat", "presence-penalty", "presence_penalty"),
+    ],
+)
+def test_a_near_miss_of_an_option_is_warned_about(
+    tmp_path: Path, provider: str, option: str, meant: str
+) -> None:
+    limits = "limits: {max_calls: 9}\n"
+    (told,) = load(
+        tmp_path,
+        f"agents: [{{provider: {provider}, model: m, options: {{{option}: 1}}}}]\n{limits}",
+    ).warnings
+    assert told == (
+        f"agent 'a': option {option!r} is not known here and is sent as it is; "
+        f"did you mean {meant!r}?"
+    )
+
+
+@pytest.mark.parametrize(
+    ("provider", "options"),
+    [
+        ("openai_chat", "{top_k: 4, min_p: 0.1, repetition_penalty: 1, top_p: 1, think: true}"),
+        ("openai_chat", "{seed: 4, stop: [x], reasoning_effort: low, my_own_thing: 3}"),
+        ("anthropic", "{thinking: {type: adaptive}, top_k: 3, speed: fast}"),
+        ("openai", "{text: {}, truncation: auto, temperature: 1}"),
+        ("gemini", "{maxOutputTokens: 3, top_k: 4}"),
+    ],
+)
+def test_an_option_that_is_like_no_other_is_passed_on_in_silence(
+    tmp_path: Path, provider: str, options: str
+) -> None:
+    agents = f"agents: [{{provider: {provider}, model: m, options: {options}}}]\n"
+    assert load(tmp_path, agents + "limits: {max_calls: 9}\n").warnings == ()
 
 
 def test_a_value_left_empty_is_called_missing(tmp_path: Path) -> None:
@@ -132,7 +174,7 @@ def test_the_time_of_a_call_and_times_of_a_host_are_bounded_too(tmp_path: Path) 
     agents = "agents: [{provider: openai_chat, model: m, timeout_seconds: 1.0e+18}]\n"
     assert "agents[0].timeout_seconds: is too long" in refusal(tmp_path, agents)
     settings = load(tmp_path, TWO + f"limits: {{run_seconds: {YEAR}}}\n")
-    with pytest.raises(ConfigError, match="the longest time is one year"):
+    with pytest.raises(UsageError, match="the longest time is one year"):
         narrow(settings, {"run_seconds": 1e300})
     with pytest.raises(ConfigError, match="the longest time is one year"):
         load_settings(

@@ -27,6 +27,7 @@ from massgen_mcp.coordination.events import (
     Limit,
     LoopStalled,
     MessageSent,
+    Noted,
     NoveltyRefused,
     PassedOver,
     PresentationFailed,
@@ -204,6 +205,7 @@ class _Play:
             (1, Degraded(reason="a model had no tool calls")),
             (1, DraftKept(agent=agent, name="draft", reason="late")),
             (1, Setback(agent=agent, turn=1, kind="outage", words="500", retry_in=1.0)),
+            (1, Noted(agent=agent, turn=1, words=f"no temperature {number}")),
             (1, WorkerStarted(pid=2, is_resume=True)),
         ]
         if isinstance(self.state.phase, Balloting):

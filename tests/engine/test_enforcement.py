@@ -99,7 +99,7 @@ async def test_a_call_of_an_unknown_name_is_told_the_valid_ones_and_is_bounded()
     assert "There is no tool 'submit_answer'. You can call new_answer" in told(run, "agent1")[0]
     assert len(run.requests_of("agent1", turn=1)) == 3
     failed = run.all_of(TurnFailed)[0]
-    assert "3 tries" in failed.reason
+    assert "3 replies that neither answered nor voted" in failed.reason
     assert "submit_answer" in failed.reason
     assert outcome.kind == "consensus"
 

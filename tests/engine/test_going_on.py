@@ -66,7 +66,7 @@ async def test_tries_and_calls_of_a_turn_count_on_after_a_restart() -> None:
     await run.play()
     failed = run.all_of(TurnFailed)[0]
     assert failed.turn == 1
-    assert "3 tries" in failed.reason
+    assert "3 replies that neither answered nor voted" in failed.reason
     assert "That was call 4; a turn has 3. End it now." in failed.reason
 
 

@@ -1,11 +1,12 @@
 """One retry rule for all providers: by the real adapters over a socket, and as a table of waits."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
 
-from massgen_mcp.coordination.events import AgentRetired, TurnFailed
+from massgen_mcp.coordination.events import AgentRetired, Noted, Setback, TurnFailed
 from massgen_mcp.engine.retries import LONGEST_WAIT, Retries, Room, name_error
 from massgen_mcp.engine.toolbox import count_malformed
 from massgen_mcp.errors import (
@@ -24,9 +25,11 @@ from massgen_mcp.errors import (
     ReplyMalformed,
     ReplyRefused,
 )
+from massgen_mcp.interfaces import Earlier, EarlierAnswer
 from massgen_mcp.messages import ToolCall
 from massgen_mcp.store.codec import CallFailed
-from tests.engine.table import Table, table
+from massgen_mcp.store.narration import narrate
+from tests.engine.table import RUN, Table, table
 from tests.fakes.chat_wire import ChatFake
 from tests.fakes.dialects import Dialect
 from tests.fakes.model_server import ModelServer, Reply, model_server
@@ -90,6 +93,81 @@ async def test_passing_trouble_is_tried_again_by_every_dialect(
     assert len(server.requests) == 2 * len(trouble) + 1
     assert run.count(TurnFailed) == 0
     assert run.status_of("agent1")["error"] is None
+
+
+@for_each_dialect
+async def test_a_connection_that_closes_before_any_status_is_tried_again_by_every_dialect(
+    dialect: Dialect, server: ModelServer
+) -> None:
+    """BR-096: once on a new connection, once on one that has served a reply before."""
+    closed = Reply(is_dropped=True)
+    server.script(closed, dialect.calls(look(1)), closed, dialect.calls(ANSWER))
+    run = alone(dialect, server)
+    outcome = await run.play()
+    assert (outcome.kind, run.answer, run.count(TurnFailed)) == ("single", "Done.", 0)
+    assert failures(run) == ["outage"] * 2
+    assert [event.kind for event in run.all_of(Setback)] == ["outage"] * 2
+    assert len(server.requests) == 4
+
+
+@for_each_dialect
+async def test_a_prompt_that_is_too_long_is_cut_and_sent_once_more_by_every_dialect(
+    dialect: Dialect, server: ModelServer
+) -> None:
+    """BR-039: one trimmed retry, with a mark where text is missing."""
+    answer = EarlierAnswer(label="agent1.1", model="m", content="So it is. " * 1600, is_winner=True)
+    run = alone(dialect, server)
+    earlier = Earlier(run_id="20261129-000000-aaaaaa", task="What is it?", answers=(answer,))
+    run.spec = replace(run.spec, earlier=earlier)
+    server.script(dialect.overflow(), dialect.calls(ANSWER))
+    outcome = await run.play()
+    assert (outcome.kind, run.answer, run.count(TurnFailed)) == ("single", "Done.", 0)
+    assert failures(run) == ["context overflow"]
+    first, second = (json.dumps(body) for body in server.bodies)
+    assert answer.content in first
+    assert len(second) < len(first) / 2
+    assert "[cut: " in second
+    assert "[cut: " not in first
+
+
+def notes_told(run: Table) -> list[str]:
+    """What a person who looks on reads of how calls are made."""
+    lines = [narrate(json.loads(line)) or "" for line in run.store.read(RUN, "journal")]
+    return [line for line in lines if "left out" in line]
+
+
+@for_each_dialect
+async def test_a_parameter_that_is_left_out_is_noted_where_a_person_sees_it(
+    dialect: Dialect, server: ModelServer
+) -> None:
+    """BR-080: sent once more without it, and noted in the journal, once."""
+    replies = [dialect.calls(look(1)), dialect.calls(look(2)), dialect.calls(ANSWER)]
+    server.script(dialect.unsupported("temperature"), *replies)
+    run = table(spec_for(dialect, server, options={"temperature": 0.5}))
+    outcome = await run.play()
+    assert (outcome.kind, run.answer, len(server.requests)) == ("single", "Done.", 4)
+    [noted] = run.all_of(Noted)
+    assert (noted.agent, noted.turn) == ("agent1", 1)
+    assert "temperature" in noted.words
+    assert "left out" in noted.words
+    [line] = notes_told(run)
+    assert line.startswith("agent1")
+    assert line.endswith(noted.words)
+
+
+async def test_a_note_is_told_once_of_each_agent_and_not_again_after_a_restart(
+    server: ModelServer,
+) -> None:
+    """BR-080: a new worker learns anew what the model does not take; the journal has it already."""
+    dialect = ChatFake()
+    gone = dialect.unsupported("temperature")
+    server.script(gone, dialect.calls(look(1)), Reply(is_silent=True))
+    run = table(spec_for(dialect, server, options={"temperature": 0.5}))
+    await run.play_until(lambda: len(server.requests) == 3)
+    server.script(gone, dialect.calls(ANSWER))
+    await run.play()
+    assert len(server.requests) == 5
+    assert (run.answer, run.count(Noted)) == ("Done.", 1)
 
 
 @for_each_dialect
@@ -181,8 +259,14 @@ async def test_native_calls_that_are_cut_off_end_the_run_in_words_and_are_counte
     run = alone(dialect, server)
     outcome = await run.play()
     assert outcome.kind == "no_answer"
-    assert "3 tries without a legal end (3 malformed calls)" in outcome.retired[0].reason
+    assert (
+        "3 replies that neither answered nor voted (3 malformed calls)" in outcome.retired[0].reason
+    )
     assert count_malformed(run.transcript("agent1")) == len(server.requests) == 6
+    setbacks = run.all_of(Setback)
+    assert [event.kind for event in setbacks] == ["malformed call"] * 6
+    assert [event.turn for event in setbacks] == [1, 1, 1, 2, 2, 2]
+    assert "new_answer are not a whole JSON object" in setbacks[0].words
 
 
 @for_each_text_dialect

@@ -232,7 +232,7 @@ async def test_each_retry_and_each_slip_is_a_line_that_a_person_can_read() -> No
     told_of = [line for line in lines if line.startswith("agent1: ")]
     assert len(told_of) == 3
     assert told_of[0].startswith("agent1: rate limit, tries again in 1 s: scripted/a plays")
-    assert told_of[1].startswith("agent1: no legal end: Your reply made no call")
+    assert told_of[1].startswith("agent1: no answer or vote: Your reply made no call")
 
 
 @dataclass(slots=True)
@@ -275,21 +275,22 @@ def texts(messages: Sequence[Message]) -> str:
 LONG = "It is as I say. " * 300
 
 
-def long_winded(name: str) -> AgentSpec:
-    vote: Step = {"vote": {"containing": "Good b."}}
-    return scripted(name, {"when": {"turn": 1}, "answer": f"Good {name}. {LONG}"}, vote)
+def long_winded(name: str, *steps: Step, delay: float = 0.0) -> AgentSpec:
+    vote: Step = {"vote": {"containing": "Good b."}, "delay": delay}
+    return scripted(name, {"when": {"turn": 1}, "answer": f"Good {name}. {LONG}"}, *steps, vote)
 
 
-def reader() -> AgentSpec:
-    """Answers, then reads the long answers in full before it votes."""
+def reader(*first: Step, delay: float = 0.0, **fields: object) -> AgentSpec:
+    """Answers, then does what comes first and reads the long answers in full before it votes."""
     reads: list[Step] = [
         {
             "when": {"call": call},
             "calls": [{"name": "read_answer", "arguments": {"label": label, "offset": call}}],
+            "delay": 0.0 if call > 2 else delay,
         }
-        for call, label in [(2, "agent2.1"), (3, "agent3.1"), (4, "agent2.1")]
+        for call, label in enumerate(("agent2.1", "agent3.1", "agent2.1"), start=2 + len(first))
     ]
-    return scripted("a", {"when": {"turn": 1}, "answer": "Mine."}, *reads, *_ENDS)
+    return scripted("a", {"when": {"turn": 1}, "answer": "Mine."}, *first, *reads, *_ENDS, **fields)
 
 
 _ENDS: list[Step] = [{"vote": {"containing": "Good b."}}]
@@ -332,6 +333,44 @@ async def test_results_of_calls_are_cut_oldest_first_and_visibly() -> None:
     assert "do not guess at it" in sent
     assert 'from="4"' in sent
     assert len(sent) < len(words_of(refused[0])) / 2 + 2000
+
+
+SAID = f"In metres: MARKERWORD. {LONG[:600]}"
+RASH: Step = {"when": {"call": 2}, "vote": {"containing": "Good b."}, "delay": 0.3}
+BETTER: Step = {"when": {"turn": 2}, "answer": "Good b. MARKERWORD.", "delay": 0.1}
+
+
+@pytest.mark.parametrize("tool_style", ["native", "json_schema"])
+@pytest.mark.parametrize("news", ["a message", "a message that a vote has missed", "an answer"])
+async def test_what_a_person_said_and_news_of_peers_outlive_a_cut(
+    news: str, tool_style: str
+) -> None:
+    """BR-040: no call brings them back, so they stay where the result above them is cut."""
+    run = table(
+        reader(*([RASH] if "vote" in news else []), delay=0.3, tool_style=tool_style),
+        long_winded("b", *([BETTER] if news == "an answer" else []), delay=0.9),
+        long_winded("c", delay=0.9),
+        final="reuse",
+        excerpt_chars=500,
+    )
+    outcomes: list[tuple[Outcome, list[ModelRequest]]] = []
+
+    async def play() -> None:
+        outcomes.append(await play_narrow(run, 14_000))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(play)
+        await run.wait_for(lambda: len(run.requests_of("agent1", turn=2)) == 1)
+        if news != "an answer":
+            run.write("message", SAID)
+    outcome, refused = outcomes[0]
+    assert (len(outcome.votes), run.count(TurnFailed), len(refused)) == (3, 0, 1)
+    sent = words_of(run.requests_of("agent1", turn=2)[-1])
+    whole = "Good b. MARKERWORD." if news == "an answer" else SAID
+    assert whole in words_of(refused[0])
+    assert sent.count(whole) == 1
+    assert sent.count(CUT) - sent.count("more characters") >= 2
+    assert ("read_answer" in sent) is (tool_style == "native")
 
 
 async def test_a_second_overflow_in_one_turn_fails_it() -> None:

@@ -30,6 +30,8 @@ class Reply:
     """How long the server waits before each chunk."""
     is_silent: bool = False
     """Whether nothing at all is sent until the server is closed, not even a status."""
+    is_dropped: bool = False
+    """Whether the connection is closed before anything was sent, even a status."""
     is_cut: bool = False
     """Whether the connection drops before the stream has ended."""
     is_open: bool = False
@@ -96,6 +98,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, reply: Reply) -> None:
         if reply.is_silent:
             self._hold()
+            self.close_connection = True
+            return
+        if reply.is_dropped:
             self.close_connection = True
             return
         self.send_response(reply.status)

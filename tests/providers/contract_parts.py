@@ -10,11 +10,14 @@ import pytest
 from massgen_mcp.errors import ProviderError
 from massgen_mcp.interfaces import AgentSpec, KeySource
 from massgen_mcp.messages import (
+    AssistantMessage,
     JsonObject,
     Message,
     ModelRequest,
     ModelResponse,
     ToolCall,
+    ToolMessage,
+    ToolResult,
     ToolSpec,
     UserMessage,
 )
@@ -74,12 +77,13 @@ def spec_for(
     options: JsonObject | None = None,
     timeout_seconds: float = 10.0,
     base_url: str | None = None,
+    model: str = "m-1",
 ) -> AgentSpec:
     """A member who plays over this server."""
     return AgentSpec(
         name="ada",
         provider=dialect.provider,
-        model="m-1",
+        model=model,
         base_url=base_url or dialect.base_url(server.root),
         key=KeySource(variable="MY_KEY"),
         options=options or {},
@@ -117,7 +121,7 @@ async def ask(
     request: ModelRequest | None = None,
     on_text: Callable[[str], None] = unheard,
     *,
-    key: str = KEY,
+    key: str | None = KEY,
 ) -> ModelResponse:
     """One call over a connection of its own, with the key."""
     with anyio.fail_after(30):
@@ -144,6 +148,22 @@ async def failure_of(
     assert type(error) is kind, repr(error)
     assert KEY not in f"{error}{error!r}{error.args}{getattr(error, '__notes__', '')}"
     return error
+
+
+def message_of(response: ModelResponse) -> AssistantMessage:
+    """The reply as it stands in the next request."""
+    return AssistantMessage(
+        text=response.text, tool_calls=response.tool_calls, opaque=response.opaque
+    )
+
+
+def answered(response: ModelResponse) -> tuple[Message, ...]:
+    """The question, this reply to it, and a result for each of its calls."""
+    results = tuple(
+        ToolResult(call_id=call.id, name=call.name, content=f"result {place}")
+        for place, call in enumerate(response.tool_calls)
+    )
+    return UserMessage(text=QUESTION), message_of(response), ToolMessage(results=results)
 
 
 def begun(reply: Reply) -> Mapping[str, Any]:

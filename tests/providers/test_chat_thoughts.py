@@ -1,52 +1,28 @@
 """What models think, as servers of Chat Completions send it and want it back."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import anyio
 import pytest
 
-from massgen_mcp.interfaces import AgentSpec
 from massgen_mcp.messages import (
-    AssistantMessage,
-    JsonObject,
     Message,
-    ModelRequest,
     ModelResponse,
     ToolMessage,
     ToolResult,
-    ToolSpec,
     UserMessage,
 )
-from massgen_mcp.providers.registry import open_model
-from tests.fakes.chat_wire import delta, refuses, says, tool_piece
-from tests.fakes.model_server import ModelServer, Reply, model_server
+from tests.fakes.chat_wire import ChatFake, delta, refuses, says, tool_piece
+from tests.fakes.model_server import ModelServer, Reply
+from tests.providers.contract_parts import (
+    ask,
+    message_of,
+    request_for,
+    spec_for,
+)
 
-KEY = "sk-very-secret-0123456789"
-SCHEMA: JsonObject = {"type": "object", "properties": {"action": {"const": "vote"}}}
-VOTE = ToolSpec(name="vote", description="Vote.", parameters={"type": "object", "properties": {}})
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with model_server() as fake:
-        yield fake
-
-
-def spec_for(server: ModelServer) -> AgentSpec:
-    return AgentSpec(name="ada", provider="openai_chat", model="m-1", base_url=server.url)
-
-
-def request_for(*messages: Message) -> ModelRequest:
-    return ModelRequest(
-        agent="agent1", turn=1, call=7, phase="answer", system="", messages=messages
-    )
-
-
-async def ask(spec: AgentSpec, *messages: Message) -> ModelResponse:
-    with anyio.fail_after(10):
-        async with open_model(spec, None) as model:
-            return await model.request(request_for(*messages), lambda _: None)
+FAKE = ChatFake()
+TASK = UserMessage(text="Task.")
 
 
 async def talk_on(
@@ -55,16 +31,16 @@ async def talk_on(
     """A reply with these thoughts, and how it stands in the next request."""
     piece: dict[str, Any] = tool_piece("{}", call_id="a", name="vote")
     piece["extra_content"] = {"google": {"thought_signature": "c2ln"}}
-    said = delta(tool_calls=[piece]) if call else delta(content="42")
-    server.script(Reply(chunks=[*thoughts, said, delta("stop")]), says("ok"))
-    first = await ask(spec_for(server), UserMessage(text="Task."))
+    words = delta(tool_calls=[piece]) if call else delta(content="42")
+    server.script(Reply(chunks=[*thoughts, words, delta("stop")]), says("ok"))
+    first = await ask(spec_for(FAKE, server), request_for(TASK, system=""))
     result = ToolResult(call_id="a", name="vote", content="counted")
     history: list[Message] = [
-        UserMessage(text="Task."),
-        AssistantMessage(text=first.text, tool_calls=first.tool_calls, opaque=first.opaque),
+        TASK,
+        message_of(first),
         ToolMessage(results=(result,)) if call else UserMessage(text="Sure?"),
     ]
-    await ask(spec_for(server), *history)
+    await ask(spec_for(FAKE, server), request_for(*history, system=""))
     body: Mapping[str, Any] = server.bodies[1]
     return first, body["messages"][1]
 
@@ -119,7 +95,7 @@ async def test_thoughts_among_the_words_are_taken_out(
 ) -> None:
     words = () if isinstance(content, str) else (delta(content="42"),)
     server.script(Reply(chunks=[delta(content=content), *words, delta("stop")]))
-    response = await ask(spec_for(server), UserMessage(text="Task."))
+    response = await ask(spec_for(FAKE, server), request_for(TASK, system=""))
     assert (response.text, response.reasoning) == ("42", thought)
 
 
@@ -131,8 +107,7 @@ async def test_a_server_that_takes_no_thoughts_back_is_asked_without(server: Mod
     ]
     refused = refuses(400, "'messages.2': property 'reasoning_content' is unsupported")
     server.script(Reply(chunks=chunks), refused, says("ok"))
-    first = await ask(spec_for(server), UserMessage(text="Task."))
-    said = AssistantMessage(text="", tool_calls=first.tool_calls, opaque=first.opaque)
-    second = await ask(spec_for(server), UserMessage(text="Task."), said)
+    first = await ask(spec_for(FAKE, server), request_for(TASK, system=""))
+    second = await ask(spec_for(FAKE, server), request_for(TASK, message_of(first), system=""))
     assert ["reasoning_content" in str(body) for body in server.bodies] == [False, True, False]
     assert second.notes == ("the server takes no reasoning_content: left out",)

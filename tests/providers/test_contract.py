@@ -1,6 +1,5 @@
 """The contract of all providers: what each dialect makes of requests and replies, over a real socket."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import anyio
@@ -13,7 +12,7 @@ from massgen_mcp.messages import (
 )
 from massgen_mcp.providers.registry import open_model
 from tests.fakes.dialects import MODEL, USAGE, Dialect
-from tests.fakes.model_server import ModelServer, model_server
+from tests.fakes.model_server import ModelServer
 from tests.providers.contract_parts import (
     KEY,
     QUESTION,
@@ -31,12 +30,6 @@ from tests.providers.contract_parts import (
 )
 
 pytestmark = for_each_dialect
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with model_server() as fake:
-        yield fake
 
 
 async def test_text_streams_in_pieces(dialect: Dialect, server: ModelServer) -> None:

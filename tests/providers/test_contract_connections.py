@@ -1,7 +1,6 @@
 """The contract of all providers: time limits, cancellation, keys, and many calls at once."""
 
 import socket
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
@@ -18,7 +17,7 @@ from massgen_mcp.errors import (
 )
 from massgen_mcp.providers.registry import open_model
 from tests.fakes.dialects import Dialect
-from tests.fakes.model_server import ModelServer, Reply, model_server
+from tests.fakes.model_server import ModelServer, Reply
 from tests.providers.contract_parts import (
     KEY,
     ask,
@@ -35,12 +34,6 @@ pytestmark = for_each_dialect
 
 JSON = "application/json"
 PAGE = "<!DOCTYPE html><html><head><title>Bad gateway</title></head><body>nginx</body></html>"
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with model_server() as fake:
-        yield fake
 
 
 async def test_a_redirection_is_not_followed(dialect: Dialect, server: ModelServer) -> None:

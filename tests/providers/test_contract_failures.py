@@ -2,7 +2,6 @@
 
 import email.utils
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -24,7 +23,7 @@ from massgen_mcp.errors import (
     ReplyRefused,
 )
 from tests.fakes.dialects import Dialect
-from tests.fakes.model_server import ModelServer, Reply, model_server
+from tests.fakes.model_server import ModelServer, Reply
 from tests.providers.contract_parts import (
     KEY,
     ask,
@@ -38,12 +37,6 @@ pytestmark = for_each_dialect
 
 JSON = "application/json"
 PAGE = "<!DOCTYPE html><html><head><title>Bad gateway</title></head><body>nginx</body></html>"
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with model_server() as fake:
-        yield fake
 
 
 @pytest.mark.parametrize(

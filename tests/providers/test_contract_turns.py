@@ -1,7 +1,6 @@
 """The contract of all providers: tool calls, their results, and thoughts that go back."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -13,7 +12,7 @@ from massgen_mcp.messages import (
     UserMessage,
 )
 from tests.fakes.dialects import OPAQUE, USAGE, Dialect
-from tests.fakes.model_server import ModelServer, model_server
+from tests.fakes.model_server import ModelServer
 from tests.providers.contract_parts import (
     DIALECTS,
     QUESTION,
@@ -24,16 +23,11 @@ from tests.providers.contract_parts import (
     ask,
     for_each_dialect,
     for_each_text_dialect,
+    message_of,
     request_for,
     spec_for,
     whole,
 )
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with model_server() as fake:
-        yield fake
 
 
 @for_each_dialect
@@ -74,8 +68,7 @@ async def test_parallel_calls_and_their_results_make_a_round_trip(
         ToolResult(call_id=one.id, name="vote", content="counted"),
         ToolResult(call_id=two.id, name="vote", content="no such agent", is_error=True),
     )
-    said = AssistantMessage(text=first.text, tool_calls=first.tool_calls, opaque=first.opaque)
-    history = (UserMessage(text=QUESTION), said, ToolMessage(results=results))
+    history = (UserMessage(text=QUESTION), message_of(first), ToolMessage(results=results))
     await ask(spec, request_for(*history, tools=(VOTE,)))
 
     seen = dialect.read(server.requests[1])
@@ -165,8 +158,8 @@ async def test_a_reply_of_text_alone_returns_its_opaque_part_too(
     spec = spec_for(dialect, server)
     first = await ask(spec)
     assert (first.text, first.reasoning) == ("42", "Six sevens.")
-    said = AssistantMessage(text=first.text, opaque=first.opaque)
-    await ask(spec, request_for(UserMessage(text=QUESTION), said, UserMessage(text="Sure?")))
+    again = (UserMessage(text=QUESTION), message_of(first), UserMessage(text="Sure?"))
+    await ask(spec, request_for(*again))
     assert OPAQUE in whole(server.bodies[1])
     texts = dialect.read(server.requests[1]).texts
     assert texts == (("user", QUESTION), ("assistant", "42"), ("user", "Sure?"))

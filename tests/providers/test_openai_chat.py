@@ -1,10 +1,8 @@
 """What is special to Chat Completions and the servers that call themselves compatible."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 
-import anyio
 import pytest
 
 from massgen_mcp.errors import (
@@ -20,92 +18,34 @@ from massgen_mcp.errors import (
     ReplyEmpty,
     ReplyRefused,
 )
-from massgen_mcp.interfaces import AgentSpec
 from massgen_mcp.messages import (
     AssistantMessage,
-    JsonObject,
-    Message,
-    ModelRequest,
-    ModelResponse,
     ToolCall,
     ToolMessage,
     ToolResult,
-    ToolSpec,
     Usage,
     UserMessage,
 )
-from massgen_mcp.providers.registry import open_model
-from tests.fakes.chat_wire import delta, refuses, says, tool_piece
-from tests.fakes.model_server import ModelServer, Reply, model_server
+from tests.fakes.chat_wire import ChatFake, delta, refuses, says, tool_piece
+from tests.fakes.model_server import ModelServer, Reply
+from tests.providers.contract_parts import (
+    SCHEMA,
+    VOTE,
+    ask,
+    ask_all,
+    failure_of,
+    request_for,
+    spec_for,
+)
 
-KEY = "sk-very-secret-0123456789"
-SCHEMA: JsonObject = {"type": "object", "properties": {"action": {"const": "vote"}}}
-VOTE = ToolSpec(name="vote", description="Vote.", parameters={"type": "object", "properties": {}})
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with model_server() as fake:
-        yield fake
-
-
-def spec_for(
-    server: ModelServer, options: JsonObject | None = None, timeout_seconds: float = 5.0
-) -> AgentSpec:
-    return AgentSpec(
-        name="ada",
-        provider="openai_chat",
-        model="m-1",
-        base_url=server.url,
-        options=options or {},
-        timeout_seconds=timeout_seconds,
-    )
-
-
-def request_for(
-    *messages: Message,
-    tools: tuple[ToolSpec, ...] = (),
-    schema: JsonObject | None = None,
-    max_output_tokens: int | None = None,
-) -> ModelRequest:
-    return ModelRequest(
-        agent="agent1",
-        turn=1,
-        call=7,
-        phase="answer",
-        system="Be brief.",
-        messages=messages or (UserMessage(text="What is 6 * 7?"),),
-        tools=tools,
-        schema=schema,
-        max_output_tokens=max_output_tokens,
-    )
-
-
-async def ask(
-    spec: AgentSpec,
-    request: ModelRequest | None = None,
-    *,
-    key: str | None = None,
-    heard: list[str] | None = None,
-) -> ModelResponse:
-    pieces: list[str] = [] if heard is None else heard
-    with anyio.fail_after(10):
-        async with open_model(spec, key) as model:
-            return await model.request(request or request_for(), pieces.append)
-
-
-async def failure_of(
-    spec: AgentSpec, kind: type[ProviderError], *, key: str | None = None
-) -> ProviderError:
-    with pytest.raises(kind) as caught:
-        await ask(spec, key=key)
-    assert type(caught.value) is kind
-    return caught.value
+FAKE = ChatFake()
 
 
 async def test_a_request_is_sent_as_the_dialect_has_it(server: ModelServer) -> None:
     server.script(says("ok"))
-    spec = spec_for(server, {"temperature": 0.5, "max_output_tokens": 900, "seed": None})
+    spec = spec_for(
+        FAKE, server, options={"temperature": 0.5, "max_output_tokens": 900, "seed": None}
+    )
 
     await ask(
         spec,
@@ -167,8 +107,8 @@ async def test_a_request_is_sent_as_the_dialect_has_it(server: ModelServer) -> N
                     "type": "function",
                     "function": {
                         "name": "vote",
-                        "description": "Vote.",
-                        "parameters": {"type": "object", "properties": {}},
+                        "description": VOTE.description,
+                        "parameters": VOTE.parameters,
                     },
                 }
             ],
@@ -190,7 +130,7 @@ async def test_tool_calls_grow_piece_by_piece(server: ModelServer) -> None:
         )
     )
 
-    response = await ask(spec_for(server), request_for(tools=(VOTE,)))
+    response = await ask(spec_for(FAKE, server), request_for(tools=(VOTE,)))
 
     assert response.tool_calls == (
         ToolCall(id="a", name="vote", arguments='{"agent_id": "agent2"}'),
@@ -212,7 +152,7 @@ async def test_tool_calls_of_sloppy_servers_are_kept_apart(server: ModelServer) 
         )
     )
 
-    response = await ask(spec_for(server))
+    response = await ask(spec_for(FAKE, server))
 
     assert [(call.id, call.arguments) for call in response.tool_calls] == [
         ("a", "{}"),
@@ -233,7 +173,7 @@ async def test_reasoning_is_kept_apart_from_the_text(server: ModelServer) -> Non
             ]
         )
     )
-    response = await ask(spec_for(server))
+    response = await ask(spec_for(FAKE, server))
     assert (response.reasoning, response.text) == ("Six sevens.", "42")
     assert response.stop_reason == "length"
 
@@ -246,21 +186,20 @@ async def test_a_server_that_does_not_stream_is_understood(server: ModelServer) 
     }
     server.script(Reply(body=json.dumps(whole), content_type="application/json"))
     heard: list[str] = []
-    response = await ask(spec_for(server), heard=heard)
+    response = await ask(spec_for(FAKE, server), on_text=heard.append)
     assert (response.text, response.model, heard) == ("42", "fake-2", ["42"])
     assert response.usage == Usage(input_tokens=5, output_tokens=1)
 
 
 async def test_another_version_in_the_path_is_left_alone(server: ModelServer) -> None:
     server.script(says("42"))
-    spec = replace(spec_for(server), base_url=server.url.replace("/v1", "/v1beta/openai/"))
-    await ask(spec)
+    await ask(spec_for(FAKE, server, base_url=f"{server.root}/v1beta/openai/"))
     assert server.requests[0].path == "/v1beta/openai/chat/completions"
 
 
 async def test_a_schema_is_sent_as_a_response_format(server: ModelServer) -> None:
     server.script(says('{"action": "vote"}'))
-    await ask(spec_for(server), request_for(schema=SCHEMA))
+    await ask(spec_for(FAKE, server), request_for(schema=SCHEMA))
     assert server.bodies[0]["response_format"] == {
         "type": "json_schema",
         "json_schema": {"name": "turn", "strict": True, "schema": SCHEMA},
@@ -274,10 +213,7 @@ async def test_a_server_that_knows_only_json_objects_gets_the_schema_so(
     words = "('body', 'response_format', 'type') Input should be 'text' or 'json_object'"
     server.script(refuses(status, words), says("{}"))
     request = request_for(schema=SCHEMA)
-    with anyio.fail_after(10):
-        async with open_model(spec_for(server), None) as model:
-            first = await model.request(request, lambda _: None)
-            second = await model.request(request, lambda _: None)
+    first, second = await ask_all(spec_for(FAKE, server), request, request)
 
     assert [body["response_format"] for body in server.bodies[1:]] == [
         {"type": "json_object", "schema": SCHEMA},
@@ -291,7 +227,7 @@ async def test_a_server_that_knows_only_json_objects_gets_the_schema_so(
 async def test_a_server_without_response_formats_is_asked_without(server: ModelServer) -> None:
     words = "response_format is not supported"
     server.script(refuses(400, words), refuses(400, words), says("{}"))
-    response = await ask(spec_for(server), request_for(schema=SCHEMA))
+    response = await ask(spec_for(FAKE, server), request_for(schema=SCHEMA))
     assert "response_format" not in server.bodies[2]
     assert len(response.notes) == 2
 
@@ -309,11 +245,8 @@ async def test_a_parameter_that_is_not_taken_is_left_out_from_then_on(
 ) -> None:
     """BR-080: one retry without the parameter, noted and remembered."""
     server.script(refuses(400, words), says("42"))
-    spec = spec_for(server, {"temperature": 0.7, "reasoning_effort": "high"})
-    with anyio.fail_after(10):
-        async with open_model(spec, None) as model:
-            first = await model.request(request_for(), lambda _: None)
-            await model.request(request_for(), lambda _: None)
+    spec = spec_for(FAKE, server, options={"temperature": 0.7, "reasoning_effort": "high"})
+    first, _ = await ask_all(spec, request_for(), request_for())
 
     assert [gone in body for body in server.bodies] == [True, False, False]
     assert first.notes == (f"the server takes no {gone}: left out",)
@@ -324,7 +257,7 @@ async def test_the_limit_on_output_goes_by_its_other_name_where_one_is_refused(
 ) -> None:
     words = "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens'."
     server.script(refuses(400, words), says("42"))
-    response = await ask(spec_for(server, {"max_output_tokens": 10}))
+    response = await ask(spec_for(FAKE, server, options={"max_output_tokens": 10}))
     assert server.bodies[1]["max_completion_tokens"] == 10
     assert "max_tokens" not in server.bodies[1]
     assert response.notes == ("the server takes no max_tokens: sent as max_completion_tokens",)
@@ -334,14 +267,14 @@ async def test_a_wrong_value_is_not_taken_for_a_parameter_that_is_unknown(
     server: ModelServer,
 ) -> None:
     server.script(refuses(400, "temperature must be between 0 and 2"))
-    await failure_of(spec_for(server, {"temperature": 7}), BadRequest)
+    await failure_of(spec_for(FAKE, server, options={"temperature": 7}), BadRequest)
     assert len(server.requests) == 1
 
 
 async def test_an_error_quotes_the_provider_and_names_the_setting(server: ModelServer) -> None:
     """BR-079: a model of another endpoint; model, address and setting are named, asked once."""
     server.script(refuses(404, "This model is only served by v1/responses."))
-    assert str(await failure_of(spec_for(server), ModelNotFound)) == (
+    assert str(await failure_of(spec_for(FAKE, server), ModelNotFound)) == (
         f"openai_chat model 'm-1' at {server.url} does not know the model or the endpoint (404): "
         "This model is only served by v1/responses. Check `model` and `base_url` of agent 'ada': "
         "another model, or an endpoint that serves this one by Chat Completions."
@@ -350,14 +283,14 @@ async def test_an_error_quotes_the_provider_and_names_the_setting(server: ModelS
 
 async def test_the_address_may_be_that_of_the_dialect_itself(server: ModelServer) -> None:
     server.script(says("42"))
-    await ask(replace(spec_for(server), base_url=f"{server.url}/chat/completions"))
+    await ask(spec_for(FAKE, server, base_url=f"{server.url}/chat/completions"), key=None)
     assert server.requests[0].path == "/v1/chat/completions"
     assert server.requests[0].headers["authorization"] == "Bearer none"
 
 
 async def test_a_wait_in_milliseconds_is_passed_on(server: ModelServer) -> None:
     server.script(refuses(429, "Slow down", retry_after_ms="1500"))
-    error = await failure_of(spec_for(server), RateLimited)
+    error = await failure_of(spec_for(FAKE, server), RateLimited)
     assert isinstance(error, ProviderTrouble)
     assert error.retry_after == 1.5
 
@@ -387,6 +320,6 @@ async def test_failures_of_sloppy_servers_have_their_place_in_the_tree(
     server: ModelServer, reply: Reply, kind: type[ProviderError]
 ) -> None:
     server.script(reply)
-    text = str(await failure_of(spec_for(server), kind))
+    text = str(await failure_of(spec_for(FAKE, server), kind))
     assert "openai_chat model 'm-1' at http://127.0.0.1:" in text
     assert len(server.requests) == 1

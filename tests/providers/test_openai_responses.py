@@ -1,7 +1,7 @@
 """What is special to the OpenAI Responses dialect, over a real socket."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from massgen_mcp.messages import (
     UserMessage,
 )
 from tests.fakes.dialects import OPAQUE, USAGE
-from tests.fakes.model_server import ModelServer, Reply, model_server
+from tests.fakes.model_server import ModelServer, Reply
 from tests.fakes.responses_wire import (
     Json,
     ResponsesFake,
@@ -53,12 +53,6 @@ from tests.providers.contract_parts import (
 )
 
 FAKE = ResponsesFake()
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with model_server() as fake:
-        yield fake
 
 
 def results_for(response: ModelResponse) -> ToolMessage:

@@ -1,7 +1,6 @@
 """What the OpenAI Responses dialect makes of refusals and failures, over a real socket."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +25,7 @@ from massgen_mcp.messages import (
 )
 from tests.fakes.chat_wire import says
 from tests.fakes.dialects import OPAQUE
-from tests.fakes.model_server import ModelServer, Reply, model_server
+from tests.fakes.model_server import ModelServer, Reply
 from tests.fakes.responses_wire import (
     Json,
     ResponsesFake,
@@ -67,12 +66,6 @@ UNKEPT = refuses(
     "Try again with `store` set to true, or remove this item from your input.",
     param="input",
 )
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with model_server() as fake:
-        yield fake
 
 
 @pytest.mark.parametrize("refused", [UNVERIFIED, UNKEPT])

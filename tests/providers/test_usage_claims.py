@@ -1,21 +1,18 @@
 """Counts of tokens that a provider cannot mean do not get round a limit on tokens."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from massgen_mcp.interfaces import AgentSpec
-from massgen_mcp.messages import ModelRequest, Usage, UserMessage
-from massgen_mcp.providers.registry import open_model
-from tests.fakes.chat_wire import delta
-from tests.fakes.model_server import ModelServer, Reply, model_server
+from massgen_mcp.messages import Usage
+from tests.fakes.chat_wire import ChatFake, delta
+from tests.fakes.model_server import ModelServer, Reply
+from tests.providers.contract_parts import (
+    ask,
+    spec_for,
+)
 
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with model_server() as fake:
-        yield fake
+FAKE = ChatFake()
 
 
 async def usage_told(server: ModelServer, usage: dict[str, Any]) -> Usage:
@@ -25,13 +22,7 @@ async def usage_told(server: ModelServer, usage: dict[str, Any]) -> Usage:
         {"choices": [], "usage": usage},
     ]
     server.script(Reply(chunks=chunks))
-    spec = AgentSpec(name="ada", provider="openai_chat", model="m", base_url=server.url)
-    request = ModelRequest(
-        agent="agent1", turn=1, call=1, phase="answer", system="S.",
-        messages=(UserMessage(text="Task."),), tools=(), schema=None,
-    )  # fmt: skip
-    async with open_model(spec, None) as model:
-        return (await model.request(request, lambda _: None)).usage
+    return (await ask(spec_for(FAKE, server))).usage
 
 
 @pytest.mark.parametrize(

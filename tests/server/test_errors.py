@@ -36,7 +36,7 @@ START = "start_coordination"
             "final: is 'soon'; it may be present, reuse, synthesize",
         ),
         (START, {"task": "t", "team": ["@nobody"]}, "there is no team @nobody; the teams are"),
-        (START, {"task": "t", "team": ["nobody/x"]}, "is not provider/model"),
+        (START, {"task": "t", "team": ["nobody/x"]}, "there is no provider 'nobody'"),
         (START, {"task": "t", "team": ["  "]}, "the team is empty"),
         (START, {"task": "t", "team": ["team.yaml"]}, "a host cannot name the file"),
         (START, {"task": "t", "team": "/etc/team.yml"}, "a host cannot name the file"),

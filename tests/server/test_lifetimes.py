@@ -132,26 +132,112 @@ def test_a_server_without_a_host_is_gone_in_seconds_and_its_runs_go_on(
     assert bool(states) is is_busy
 
 
-def test_a_server_whose_host_was_killed_is_gone_in_seconds(home: Home) -> None:
-    """BR-073: the host dies by SIGKILL, and its end of the pipe with it."""
-    code = (
-        "import subprocess, sys\n"
-        "server = subprocess.Popen([sys.executable, '-m', 'massgen_mcp', 'serve'],\n"
-        "                          stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
-        f"server.stdin.write({json.dumps(INITIALIZE)!r}.encode() + b'\\n'); server.stdin.flush()\n"
-        "server.stdout.readline(); print(server.pid, flush=True); sys.stdin.read()\n"
-    )
+HOST = """\
+import json, select, socket, subprocess, sys
+messages, stream, log = json.loads(sys.argv[1]), sys.argv[2], open(sys.argv[3], 'wb')
+server = [sys.executable, '-m', 'massgen_mcp', 'serve']
+if stream == 'socket':
+    ours, theirs = socket.socketpair()
+    process = subprocess.Popen(server, stdin=theirs, stdout=theirs, stderr=log)
+    theirs.close()
+    talk = ours.makefile('rwb', buffering=0)
+    heard, said = talk, talk
+else:
+    process = subprocess.Popen(server, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, bufsize=0)
+    heard, said = process.stdout, process.stdin
+
+def send(*messages):
+    for message in messages:
+        said.write(json.dumps(message).encode() + b'\\n')
+
+def receive():
+    line = b''
+    while not line.endswith(b'\\n'):
+        line += heard.read(1)
+    return json.loads(line)
+
+send(*messages)
+receive()
+run_id = None
+while run_id is None:
+    run_id = receive().get('result', {}).get('structuredContent', {}).get('run_id')
+for number in range(20):
+    params = {'name': 'wait', 'arguments': {'run_id': run_id, 'timeout_seconds': 45, 'since_event': 0},
+              '_meta': {'progressToken': number}}
+    send({'jsonrpc': '2.0', 'id': 100 + number, 'method': 'tools/call', 'params': params})
+send({'jsonrpc': '2.0', 'id': 200, 'method': 'tools/list'})
+select.select([heard], [], [])
+print(json.dumps([process.pid, run_id]), flush=True)
+sys.stdin.read()
+"""
+"""A host that starts a run and twenty waits, and reads no more once there is something to read."""
+
+
+@pytest.mark.parametrize("stream", ["pipe", "socket"])
+def test_a_server_whose_host_was_killed_is_gone_in_seconds_without_a_word(
+    home: Home, tmp_path: Path, stream: str
+) -> None:
+    """BR-073: the host dies by SIGKILL with calls pending, and its end of the stream with it."""
+    write_team(home.path / "config.yaml", team_of(HANG))
+    log = tmp_path / "stderr"
+    messages = [INITIALIZE, INITIALIZED, call_of(2, "start_coordination", task="Hang.")]
     with subprocess.Popen(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", HOST, json.dumps(messages), stream, str(log)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "MASSGEN_HOME": str(home.path)},
     ) as host:
         assert host.stdout is not None
-        server = psutil.Process(int(host.stdout.readline()))
+        pid, run_id = json.loads(host.stdout.readline())
+        server = psutil.Process(pid)
         host.kill()
-        _, alive = psutil.wait_procs([server], timeout=10)
+        _, alive = psutil.wait_procs([server], timeout=5)
     assert alive == []
+    assert App(home).status(run_id)["state"] in {"queued", "running"}
+    complaints = log.read_text("utf-8")
+    assert "Traceback" not in complaints
+    assert "please report" not in complaints
+    assert "Error" not in complaints
+
+
+@pytest.mark.parametrize("ends", ["stdin", "stdout"])
+def test_a_server_whose_host_reads_no_more_does_not_stay(home: Home, ends: str) -> None:
+    """BR-073: replies that cannot be written keep no server, whichever stream the host closes."""
+    with opened(environment(MASSGEN_HOME=str(home.path))) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        send(process, INITIALIZE, INITIALIZED)
+        receive(process)
+        if ends == "stdout":
+            process.stdout.close()
+            send(process, LISTING)
+        else:
+            # More than a pipe holds, so that the server waits in the middle of a reply.
+            send(process, *[{**LISTING, "id": number} for number in range(3, 33)])
+            process.stdin.close()
+        assert process.wait(timeout=10) == 0
+        assert process.stderr is not None
+        assert b"Error" not in process.stderr.read()
+
+
+def test_twenty_waiters_of_a_silent_host_keep_no_processor_busy(home: Home) -> None:
+    """BR-073: no busy loop."""
+    write_team(home.path / "config.yaml", team_of(HANG))
+    with opened(environment(MASSGEN_HOME=str(home.path))) as process:
+        send(process, INITIALIZE, INITIALIZED, call_of(2, "start_coordination", task="Hang."))
+        receive(process)
+        run_id = receive(process)["result"]["structuredContent"]["run_id"]
+        send(process, call_of(3, "wait", run_id=run_id, timeout_seconds=2))
+        assert receive(process)["id"] == 3
+        for number in range(4, 24):
+            send(process, call_of(number, "wait", run_id=run_id, timeout_seconds=45))
+        # The one that ends after three seconds is the clock.
+        send(process, call_of(24, "wait", run_id=run_id, timeout_seconds=3))
+        server = psutil.Process(process.pid)
+        before = server.cpu_times()
+        assert receive(process)["id"] == 24
+        after = server.cpu_times()
+    assert after.user + after.system - before.user - before.system < 1
 
 
 BROKEN = {

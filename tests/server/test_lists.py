@@ -14,6 +14,7 @@ from massgen_mcp.config.load import Sources, load_settings
 from massgen_mcp.interfaces import Home
 from server.hosts import LARGEST_REPLY, Host, host_of, require_no_model_server
 from teams import team_of, write_team
+from tests.config.list_servers import LOCAL, list_server, models
 
 LONG = "Größe 😀 " * 5_000
 
@@ -184,7 +185,44 @@ async def test_the_teams_are_listed_with_what_keeps_them_from_working(
         assert [team["usable"] for team in told["teams"]] == sorted(
             (team["usable"] for team in told["teams"]), reverse=True
         )
-        assert "start_coordination" in told["next"]
+        assert "without team it takes the configured one" in told["next"]
+        assert teams["configured"]["call"].startswith("start_coordination without team")
+        assert teams["@anthropic"]["call"] == 'start_coordination with team ["@anthropic"]'
+        # It was found by its key, and what is configured goes before it.
+        assert "name its models instead" in teams["discovered"]["call"]
+        assert "call" not in teams["@openai"]
+
+
+async def test_a_team_that_was_found_is_taken_by_a_start_without_team(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home.path / "config.yaml").unlink()
+    with list_server(models("little-model")) as server, anyio.fail_after(60):
+        monkeypatch.setenv(LOCAL["ollama"], server.url)
+        async with host_of(home, tmp_path) as host:
+            told = await host.call("list_teams")
+            assert told["default"] == "discovered"
+            assert "without team it takes the discovered one" in told["next"]
+            (found,) = [team for team in told["teams"] if team["team"] == "discovered"]
+            assert found["call"].startswith("start_coordination without team")
+            started = await host.call("start_coordination", task="Go.")
+            assert started["models"] == list(dict.fromkeys(found["models"]))
+            await host.call("cancel_coordination", run_id=started["run_id"])
+
+
+async def test_while_the_configuration_is_broken_no_call_is_offered(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start would be refused whatever team it named."""
+    monkeypatch.setenv("OPENAI_API_KEY", "the-key-itself")
+    write_team(home.path / "config.yaml", {"version": 1, "agnets": []})
+    async with host_of(home, tmp_path) as host:
+        told = await host.call("list_teams")
+        assert "unknown key 'agnets'" in str(told["teams"])
+        assert not any("call" in team for team in told["teams"])
+        assert "before the configuration is mended" in told["next"]
+        words = await host.refused("start_coordination", task="Go.", team=["@openai"])
+        assert "unknown key 'agnets'" in words
 
 
 async def test_where_nothing_can_be_used_the_way_out_is_told(home: Home, tmp_path: Path) -> None:

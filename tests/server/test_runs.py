@@ -20,7 +20,8 @@ async def test_a_host_gets_an_answer_from_start_to_end(
         async with host_of(home, tmp_path, era) as host:
             started = await host.call("start_coordination", task="What is the area?")
             assert started["agents"] == 3
-            assert started["models"] == ["ada", "bob", "cyd"]
+            assert started["models"] == ["scripted/ada", "scripted/bob", "scripted/cyd"]
+            assert started["warnings"] == []
             assert started["estimate"].startswith("about 7 to ")
             assert Path(started["status_file"]).parent.name == started["run_id"]
             assert started["run_id"] in started["next"]
@@ -88,10 +89,49 @@ async def test_one_request_id_is_one_run(home: Home, tmp_path: Path) -> None:
             first = await host.call("start_coordination", **asked)
             again = await host.call("start_coordination", **asked)
             assert again["run_id"] == first["run_id"]
+            (words,) = again["warnings"]
+            assert f"Nothing was started: this request_id belongs to {first['run_id']}" in words
+            assert "not used" not in words
             assert len(App(home).runs()) == 1
             words = await host.refused("start_coordination", task="Other.", request_id="r-1")
             assert first["run_id"] in words
             await host.wait_for_end(first["run_id"])
+
+
+@pytest.mark.parametrize(
+    "other", [{"mode": "single"}, {"limits": {"max_calls": 5}}, {"continue_from": ""}]
+)
+async def test_other_arguments_with_an_old_request_id_are_told_to_be_of_no_effect(
+    home: Home, tmp_path: Path, other: dict[str, object]
+) -> None:
+    with anyio.fail_after(60):
+        async with host_of(home, tmp_path) as host:
+            before = await host.call("start_coordination", task="Before.")
+            await host.wait_for_end(before["run_id"])
+            asked = {"task": "Once.", "request_id": "r-1"}
+            first = await host.call("start_coordination", **asked)
+            if "continue_from" in other:
+                other = {"continue_from": before["run_id"]}
+            again = await host.call("start_coordination", **asked, **other)
+            assert again["run_id"] == first["run_id"]
+            # What the run is, and not what was asked now.
+            assert (again["agents"], again["models"]) == (first["agents"], first["models"])
+            (words,) = again["warnings"]
+            assert f"this request_id belongs to {first['run_id']}" in words
+            assert "what this call asks for differently" in words
+            assert "is not used" in words
+            assert "give a new request_id" in words
+            assert len(App(home).runs()) == 2
+            await host.wait_for_end(first["run_id"])
+
+
+async def test_of_a_single_agent_the_start_names_one_model(home: Home, tmp_path: Path) -> None:
+    with anyio.fail_after(60):
+        async with host_of(home, tmp_path) as host:
+            started = await host.call("start_coordination", task="Alone.", mode="single")
+            assert (started["agents"], started["models"]) == (1, ["scripted/ada"])
+            ended = await host.wait_for_end(started["run_id"])
+            assert ended["agents_total"] == 1
 
 
 async def test_arguments_are_what_the_run_does(home: Home, tmp_path: Path) -> None:

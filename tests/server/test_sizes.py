@@ -71,6 +71,28 @@ async def test_thirty_agents_that_all_fail_make_no_large_reply(home: Home, tmp_p
             await host.call("get_final_answer", run_id=run_id)
 
 
+async def test_of_every_agent_on_every_page_the_trouble_is_told_while_it_lasts(
+    home: Home, tmp_path: Path
+) -> None:
+    """BR-083: beyond the first page of a status too."""
+    team = team_of({"*": [{"error": 529}]}, MANY[:25], limits={"concurrent_calls": 25})
+    write_team(home.path / "config.yaml", team)
+    told = ("error", "error_kind", "retry_at", "last_activity_at")
+    with anyio.fail_after(60):
+        async with host_of(home, tmp_path) as host:
+            run_id = (await host.call("start_coordination", task="Go."))["run_id"]
+            while not (await host.call("get_status", run_id=run_id))["agents_total"]:
+                await host.call("wait", run_id=run_id, timeout_seconds=1)
+            rows = await pages_of(host, run_id, "agents")
+            # A call that is under way has no next try.
+            while not all(row[key] for row in rows for key in told):
+                await host.call("wait", run_id=run_id, timeout_seconds=1)
+                rows = await pages_of(host, run_id, "agents")
+            assert [row["id"] for row in rows] == [f"agent{n}" for n in range(1, 26)]
+            assert {row["error_kind"] for row in rows} == {"outage"}
+            assert {row["state"] for row in rows} == {"working"}
+
+
 async def test_a_long_answer_is_read_to_its_last_character(
     home: Home, tmp_path: Path, era: str
 ) -> None:

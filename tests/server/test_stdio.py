@@ -16,6 +16,7 @@ import anyio.to_thread
 import pytest
 from mcp import Client, StdioServerParameters
 
+import massgen_mcp
 from massgen_mcp.app import App
 from massgen_mcp.interfaces import Home
 from server.hosts import Host
@@ -96,6 +97,31 @@ async def test_a_host_process_gets_an_answer(home: Home, era: str) -> None:
             assert ended["state"] == "completed"
             result = await host.call("get_final_answer", run_id=started["run_id"])
             assert result["answer"] == "The final answer."
+
+
+async def test_a_task_of_a_megabyte_goes_in_and_a_long_answer_comes_out(
+    home: Home, era: str
+) -> None:
+    """BR-069: 400,000 characters in pages, through pipes that hold less than either."""
+    task = "Sum these: " + "é1 " * 262_144
+    answer = "".join(f"{number:09} " for number in range(40_000))
+    steps = {"*": [{"when": {"phase": "present"}, "answer": answer}, {"answer": answer}]}
+    write_team(home.path / "config.yaml", team_of(steps, ["ada"]))
+    with anyio.fail_after(120):
+        async with served(home, era) as host:
+            run_id = (await host.call("start_coordination", task=task))["run_id"]
+            assert (await host.wait_for_end(run_id))["state"] == "completed"
+            written = await anyio.Path(home.runs / run_id / "run.json").read_text("utf-8")
+            assert json.loads(written)["task"] == task
+            text, offset = "", 0
+            while offset is not None:
+                piece = await host.call("get_final_answer", run_id=run_id, offset=offset)
+                assert piece["answer_chars"] == 400_000
+                text += piece["answer"]
+                offset = piece["next_offset"]
+            assert text == answer
+            asked: dict[str, Any] = {"run_id": run_id, "max_chars": 400_000}
+            assert (await host.call("get_final_answer", **asked))["answer"] == answer
 
 
 async def test_a_server_that_is_killed_is_replaced_and_the_run_goes_on(home: Home) -> None:
@@ -222,6 +248,51 @@ def test_stdout_carries_the_protocol_only_whatever_prints(home: Home, tmp_path: 
         b"a plugin printed at exit",
     ):
         assert words in complaints
+
+
+LOUD_PROVIDER = """\
+import os, subprocess, sys
+
+if 'massgen_mcp.launch.worker' in sys.orig_argv:
+    from massgen_mcp.providers.scripted import ScriptedModel
+
+    play = ScriptedModel.request
+
+    async def request(self, *arguments):
+        print('a provider printed', flush=True)
+        os.write(1, b'a provider wrote to descriptor 1\\n')
+        subprocess.run(['sh', '-c', 'echo a child of a provider printed'], check=False)
+        return await play(self, *arguments)
+
+    ScriptedModel.request = request
+"""
+"""A provider that prints while it is asked."""
+
+
+def test_what_a_provider_prints_is_in_the_runs_log_and_not_on_the_wire(
+    home: Home, tmp_path: Path
+) -> None:
+    """BR-072: a provider of another maker prints in the worker."""
+    # A worker looks for modules where its package lies, and nowhere else.
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "massgen_mcp").symlink_to(Path(massgen_mcp.__file__).parent)
+    (root / "sitecustomize.py").write_text(LOUD_PROVIDER, encoding="utf-8")
+    env = {**environment(MASSGEN_HOME=str(home.path)), "PYTHONPATH": str(root)}
+    with opened({**env, "PYTHONSAFEPATH": "1", "PATH": os.defpath}) as process:
+        send(process, INITIALIZE, INITIALIZED, call_of(2, "start_coordination", task="Go."))
+        lines = [receive(process), receive(process)]
+        run_id = lines[1]["result"]["structuredContent"]["run_id"]
+        send(process, call_of(3, "wait", run_id=run_id, timeout_seconds=45))
+        lines.append(receive(process))
+        rest, complaints = process.communicate(timeout=30)
+    assert [line["id"] for line in lines] == [1, 2, 3]
+    assert lines[2]["result"]["structuredContent"]["state"] == "completed"
+    assert rest == b""
+    log = (home.runs / run_id / "worker.log").read_text("utf-8")
+    for words in ("a provider printed", "a provider wrote", "a child of a provider printed"):
+        assert words in log
+        assert words.encode() not in complaints
 
 
 def test_what_is_no_protocol_is_answered_or_passed_over(home: Home) -> None:

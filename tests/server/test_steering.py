@@ -12,8 +12,10 @@ from massgen_mcp.app import App
 from massgen_mcp.config.load import Sources, load_settings
 from massgen_mcp.interfaces import Home
 from server.hosts import Host, host_of
+from server.test_stdio import served
 from server.test_wait import kill_worker
 from teams import HALF_DONE, HANG, PLAIN, team_of, write_team
+from tests.config.list_servers import LOCAL, list_server
 
 
 async def events_of(host: Host, run_id: str, kind: str) -> list[dict[str, Any]]:
@@ -99,6 +101,28 @@ async def test_a_run_is_ended_with_the_best_answer_so_far(
             assert [e["by"] for e in await events_of(host, run_id, kind)] == ["the host"]
 
 
+async def test_a_run_without_an_answer_is_not_decided_and_the_host_is_told_what_to_do(
+    home: Home, tmp_path: Path, era: str
+) -> None:
+    write_team(home.path / "config.yaml", team_of(HANG))
+    with anyio.fail_after(60):
+        async with host_of(home, tmp_path, era) as host:
+            run_id = (await host.call("start_coordination", task="Go."))["run_id"]
+            await until_event(host, run_id, "turn_started")
+            words = await host.refused("cancel_coordination", run_id=run_id, finish=True)
+            assert f"{run_id} has no answer yet" in words
+            assert "nothing was changed, it is running" in words
+            assert f"Call wait with run_id {run_id} and since_event" in words
+            assert "without finish to stop it" in words
+            assert "massgen-mcp" not in words
+            await kill_worker(home, run_id)
+            words = await host.refused("cancel_coordination", run_id=run_id, finish=True)
+            assert f"Call resume_coordination with run_id {run_id}" in words
+            assert await events_of(host, run_id, "finish_asked") == []
+            told = await host.call("cancel_coordination", run_id=run_id)
+            assert (told["state"], told["best_answer"]) == ("cancelled", None)
+
+
 async def test_an_interrupted_run_is_ended_at_once(home: Home, tmp_path: Path) -> None:
     write_team(home.path / "config.yaml", team_of(HALF_DONE))
     with anyio.fail_after(60):
@@ -115,7 +139,7 @@ async def test_an_interrupted_run_goes_on_where_it_stopped(
     home: Home, tmp_path: Path, era: str
 ) -> None:
     log = tmp_path / "calls.jsonl"
-    write_team(home.path / "config.yaml", team_of(PLAIN, log=str(log), defaults={"delay": 0.3}))
+    write_team(home.path / "config.yaml", team_of(PLAIN, log=str(log), defaults={"delay": 1.0}))
     with anyio.fail_after(60):
         async with host_of(home, tmp_path, era) as host:
             run_id = (await host.call("start_coordination", task="Go."))["run_id"]
@@ -167,31 +191,52 @@ async def test_ten_starts_at_once_with_one_request_id_are_one_run(
             assert len((await host.call("list_runs"))["runs"]) == 1
 
 
+TARGETS = {"start_coordination": 0.5}
+USUAL_TARGET = 0.3
+HOST_LIMIT = 1.0
+
+
 async def test_with_three_runs_at_work_no_call_keeps_a_host_waiting(
-    home: Home, tmp_path: Path
+    home: Home, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """BR-056: some hosts give up after a second. The benchmark holds the narrower numbers."""
+    """BR-056: some hosts give up after a second, even while a model server here never answers.
+
+    Each call is over before; of each tool the quickest keeps the narrower target, for other tests may
+    work beside. `benchmarks.mcp` holds the narrower target for all.
+    """
     write_team(home.path / "config.yaml", team_of(HANG))
-    took: dict[str, float] = {}
-    with anyio.fail_after(60):
-        async with host_of(home, tmp_path) as host:
+    took: dict[str, list[float]] = {}
+    with list_server(keeps_open=True) as silent:
+        monkeypatch.setenv(LOCAL["ollama"], silent.url)
+        with anyio.fail_after(90):
+            async with served(home, era) as host:
 
-            async def timed(tool: str, **arguments: Any) -> dict[str, Any]:
-                began = time.monotonic()
-                reply = await host.call(tool, **arguments)
-                took[tool] = time.monotonic() - began
-                return reply
+                async def timed(tool: str, **arguments: Any) -> dict[str, Any]:
+                    began = time.monotonic()
+                    reply = await host.call(tool, **arguments)
+                    name = " ".join([tool, str(arguments.get("detail", ""))]).strip()
+                    took.setdefault(name, []).append(time.monotonic() - began)
+                    return reply
 
-            runs = [(await timed("start_coordination", task="t"))["run_id"] for _ in range(3)]
-            for tool in ("get_status", "resume_coordination"):
-                await timed(tool, run_id=runs[0])
-            await timed("send_message", run_id=runs[0], text="Hello.")
-            await timed("list_runs")
-            await timed("list_teams")
-            await timed("cancel_coordination", run_id=runs[0])
-            await host.wait_for_end(runs[0])
-            await timed("get_final_answer", run_id=runs[0])
-    assert {tool: seconds for tool, seconds in took.items() if seconds > 1} == {}
+                runs = [(await timed("start_coordination", task="t"))["run_id"] for _ in range(3)]
+                for run_id in runs:
+                    await host.call("wait", run_id=run_id, timeout_seconds=1)
+                for number in range(2):
+                    for run_id in runs:
+                        for detail in ("summary", "agents", "events"):
+                            await timed("get_status", run_id=run_id, detail=detail)
+                        await timed("resume_coordination", run_id=run_id)
+                        await timed("send_message", run_id=run_id, text=f"Hello {number}.")
+                    await timed("list_runs")
+                    await timed("list_teams")
+                for run_id in runs:
+                    await timed("cancel_coordination", run_id=run_id)
+                    await host.wait_for_end(run_id)
+                    await timed("get_final_answer", run_id=run_id)
+        assert silent.requests
+    assert {tool: all_of for tool, all_of in took.items() if max(all_of) > HOST_LIMIT} == {}
+    slow = {n: t for n, t in took.items() if min(t) > TARGETS.get(n, USUAL_TARGET)}
+    assert slow == {}
 
 
 def settings_of(home: Home, directory: Path) -> Any:

@@ -169,6 +169,18 @@ async def test_a_wait_says_that_it_goes_on_before_any_host_gives_up(
         assert (seconds["default"], seconds["maximum"]) == (25, 45)
 
 
+async def test_a_wait_of_no_stated_length_is_over_in_half_a_minute(home: Home) -> None:
+    """BR-057: it says that the run goes on, and what to call."""
+    write_team(home.path / "config.yaml", team_of(HANG))
+    with anyio.fail_after(90):
+        async with served(home) as host:
+            run_id = (await host.call("start_coordination", task="Hang."))["run_id"]
+            reply = await host.call("wait", run_id=run_id)
+            assert 24 < reply["waited_seconds"] < 27
+            assert (reply["state"], reply["is_final"]) == ("running", False)
+            assert f"Call wait with run_id {run_id}" in reply["next"]
+
+
 @pytest.mark.parametrize(
     ("said", "longest", "complains"),
     [("240", 240, False), ("10", 10, False), ("", 45, False), ("241", 45, True), ("x", 45, True),
