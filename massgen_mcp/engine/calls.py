@@ -25,7 +25,7 @@ from massgen_mcp.store.codec import CallBegun, CallFailed, Replied
 
 logger = logging.getLogger(__name__)
 
-WORDS_CHARS = 500
+WORDS_CHARS = 1_000
 """How much of an error's words an event has; the transcript has them all."""
 
 GRACE_SECONDS = 120.0

@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 FILE_WORKERS = 4
 """Snapshots and the like that are made at the same time."""
 
-SHELVE_PAUSE = 0.05
+SHELVE_PAUSE = 0.02
 """Seconds in which published answers are gathered on their way to the shelf."""
 
 Args = TypeVarTuple("Args")

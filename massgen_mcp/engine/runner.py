@@ -293,12 +293,14 @@ class Runner:
         if key in self._running:
             return True
         await self._end_turns()
-        await publisher.wait_until_shelved()
         agent = self._parts.journal.state.agents[turn.agent]
         if self._started.get(turn.agent, 0) < turn.number and agent.answer is not None:
-            publisher.note_touched(turn.agent)
             reset = self._parts.workspaces.reset
             try:
+                if await publisher.digest(turn.agent) == agent.answer.files_digest:
+                    return True
+                await publisher.wait_until_shelved()
+                publisher.note_touched(turn.agent)
                 await anyio.to_thread.run_sync(reset, turn.agent, agent.answer.label)
             except WorkspaceError as error:
                 reason = f"the presenter's folder could not be set back: {error}"

@@ -54,6 +54,7 @@ class DiskStore:
         self._open: OrderedDict[Path, int] = OrderedDict()
         self._unsynced: set[Path] = set()
         self._new: list[Path] = []
+        self._early: set[Path] = set()
         self._folder_syncs: list[Future[None]] = []
         self._pool: ThreadPoolExecutor | None = None
 
@@ -77,6 +78,7 @@ class DiskStore:
                         starts[path] = os.fstat(descriptor).st_size
                         write_fully(descriptor, "".join(parts).encode("utf-8", "replace"))
                 synced = {named[line.stream] for line in lines if line.sync}
+                self._early -= synced
                 with translated(folder, run_id):
                     self._sync(sorted(synced))
                 self._sync_soon(synced)
@@ -231,9 +233,17 @@ class DiskStore:
         """Have new files on the disk before a sync of theirs is waited for: the first takes longest."""
         new, self._new = [path for path in self._new if path not in synced], list[Path]()
         if new:
+            self._early.update(new)
             self._pool = self._pool or ThreadPoolExecutor(_SYNCS_AT_A_TIME, "store-sync")
             for start in range(min(len(new), _SYNCS_AT_A_TIME)):
-                self._pool.submit(_sync_apart, new[start::_SYNCS_AT_A_TIME])
+                self._pool.submit(self._sync_early, new[start::_SYNCS_AT_A_TIME])
+
+    def _sync_early(self, paths: Sequence[Path]) -> None:
+        for path in paths:
+            # Gone where a sync that is waited for came first: it must not queue behind this one.
+            if path in self._early:
+                self._early.discard(path)
+                _sync_apart(path)
 
     @property
     def _requests(self) -> Path:
@@ -268,15 +278,14 @@ class DiskStore:
                     path.unlink()
 
 
-def _sync_apart(paths: Sequence[Path]) -> None:
-    # By descriptors of their own, so that an error is still there for the sync that is waited for.
-    for path in paths:
-        with suppress(OSError):
-            descriptor = os.open(path, os.O_RDONLY | UNFOLLOWED)
-            try:
-                sync_data(descriptor)
-            finally:
-                os.close(descriptor)
+def _sync_apart(path: Path) -> None:
+    # By a descriptor of its own, so that an error is still there for the sync that is waited for.
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | UNFOLLOWED)
+        try:
+            sync_data(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _open_stream(path: Path) -> tuple[int, list[Path]]:

@@ -32,9 +32,6 @@ class DiskShelf:
         """
         drafts = self._run / "drafts"
         draft = drafts / check_name(name)
-        source = self._run / "no folder"
-        if agent is not None:
-            source = self._run / "agents" / check_name(agent) / "workspace"
         for kept in (draft, self._run / "answers" / name):
             if kept.is_dir():
                 _mend(kept / "answer.md", text)
@@ -46,6 +43,13 @@ class DiskShelf:
                 # What a crash left half built.
                 delete_tree(aside)
             make_folder_soon(aside)
+            if agent is None:
+                (aside / "files").mkdir(0o700)
+                write_new(aside / "answer.md", text, durable=False)
+                write_new(aside / "manifest.json", _NO_FILES, durable=False)
+                aside.rename(draft)
+                return
+            source = self._run / "agents" / check_name(agent) / "workspace"
             copied, left_out = copy_tree(source, aside / "files", frozen=True, durable=True)
             # The text can be had from the journal again after a power cut; files cannot.
             durable = bool(copied)
@@ -65,7 +69,12 @@ class DiskShelf:
         if not draft.is_dir():
             raise no_such_snapshot(name)
         with translated(answer):
-            _mend(draft / "meta.json", _document(meta))
+            try:
+                write_new(draft / "meta.json", _document(meta), durable=False)
+            except FileExistsError:
+                # Of a worker that died here; half written, perhaps.
+                _mend(draft / "meta.json", _document(meta))
+            (draft / ".meta.json~").unlink(missing_ok=True)
             make_folder_soon(answer.parent)
             draft.rename(answer)
 
@@ -123,3 +132,6 @@ def _sweep(folder: Path, prefix: str) -> None:
     for path in folder.iterdir():
         if path.name.startswith(prefix):
             delete_tree(path)
+
+
+_NO_FILES: Final = _manifest([], [])
