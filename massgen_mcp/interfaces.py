@@ -122,6 +122,8 @@ class Settings:
     agents: tuple[AgentSpec, ...]
     coordination: CoordinationSpec = CoordinationSpec()
     limits: Limits = Limits()
+    found: str = ""
+    """How the team was found, in words, where nobody chose one."""
     warnings: tuple[str, ...] = ()
 
 

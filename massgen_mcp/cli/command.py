@@ -148,7 +148,11 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 def current_home() -> Home:
     """The home that this command works on."""
     named = click.get_current_context().meta.get(HOME_KEY) or os.environ.get("MASSGEN_HOME")
-    path = Path(named).expanduser() if named else Path.home() / ".massgen"
+    try:
+        path = Path(named).expanduser() if named else Path.home() / ".massgen"
+    except RuntimeError as error:
+        message = f"the home {named!r} cannot be found: {error}; name a folder by its whole path"
+        raise UsageError(message) from error
     return Home(path=path.absolute())
 
 

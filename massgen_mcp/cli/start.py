@@ -88,7 +88,7 @@ def task_options(command: Callable[..., None]) -> Callable[..., None]:
 def run(asked: TaskOptions, output: Path | None, quiet: bool, as_json: bool) -> None:
     """Work on TASK here and now, and print the answer ('-' reads the task from stdin)."""
     home = current_home()
-    settings, note = _settings(asked, home)
+    settings = _settings(asked, home)
     _check_output(output)
     import anyio
 
@@ -106,7 +106,7 @@ def run(asked: TaskOptions, output: Path | None, quiet: bool, as_json: bool) -> 
     )
     if not quiet:
         tell(f"run {started.run_id}: {started.estimate}")
-        _tell_opening(settings, started, note)
+        _tell_opening(settings, started)
 
     def conclude() -> int:
         return _conclude(app, started.run_id, output, quiet=quiet, as_json=as_json)
@@ -165,7 +165,7 @@ def _conclude(app: "App", run_id: str, output: Path | None, *, quiet: bool, as_j
 def start(asked: TaskOptions, request_id: str | None, as_json: bool) -> None:
     """Start a run on TASK in the background and say how to follow it."""
     home = current_home()
-    settings, note = _settings(asked, home)
+    settings = _settings(asked, home)
     from massgen_mcp.app import App
 
     app = App(home)
@@ -179,7 +179,7 @@ def start(asked: TaskOptions, request_id: str | None, as_json: bool) -> None:
     if started.estimate:
         if as_json:
             tell(f"run {started.run_id}: {started.estimate}")
-        _tell_opening(settings, started, note)
+        _tell_opening(settings, started)
     else:
         tell(f"this request id is that of {started.run_id}, which was started before")
         warn(started.warnings)
@@ -226,27 +226,25 @@ def _check_output(output: Path | None) -> None:
         raise UsageError(message)
 
 
-def _tell_opening(settings: Settings, started: "Started", note: str | None) -> None:
+def _tell_opening(settings: Settings, started: "Started") -> None:
     """Which team it is, how it was found if nobody chose it, what it may take, and what is odd."""
     from massgen_mcp.cli.opening import describe_opening
 
     for line in describe_opening(settings):
         tell(line)
-    if note is not None:
-        tell(note)
-    warn(tuple(warning for warning in started.warnings if warning != note))
+    if settings.found:
+        tell(settings.found)
+    warn(started.warnings)
 
 
-def _settings(asked: TaskOptions, home: Home) -> tuple[Settings, str | None]:
-    """The settings, and how the team was found if nobody chose one."""
+def _settings(asked: TaskOptions, home: Home) -> Settings:
     if asked.context:
         message = (
             f"--context {asked.context[0]}: context folders are not in this version; "
             "put what the agents need into the task"
         )
         raise UsageError(message)
-    from massgen_mcp.config.keys import read_variables
-    from massgen_mcp.config.load import Sources, load_members, load_settings, parse_limit
+    from massgen_mcp.config.load import Sources, load_settings, parse_limit
 
     sources = Sources(
         home=home,
@@ -258,7 +256,4 @@ def _settings(asked: TaskOptions, home: Home) -> tuple[Settings, str | None]:
         check=asked.check,
         limits=dict(parse_limit(text) for text in asked.limit),
     )
-    settings = load_settings(sources)
-    # A team that nobody named is told of by the first warning.
-    is_found = not load_members(sources, read_variables(home, sources.environ))
-    return settings, settings.warnings[0] if is_found else None
+    return load_settings(sources)

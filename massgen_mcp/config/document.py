@@ -20,7 +20,11 @@ except ImportError:  # PyYAML built without libyaml
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 40
 
+MAX_NUMBER = 40
+"""Characters; what is longer takes long to read, and nothing is measured by it."""
+
 TEXT_TAG = "tag:yaml.org,2002:str"
+NUMBER_TAGS = frozenset({"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
 PLAIN_TAGS = frozenset(
     f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "map", "seq")
 )
@@ -53,11 +57,21 @@ def is_there(path: Path) -> bool:
     return True
 
 
-def read_source(path: Path, *, follow_links: bool = True) -> SourceFile:
+def is_plain_file(path: Path) -> bool:
+    """Whether there is a file that can be read as one; no name is too long to ask for."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def read_source(
+    path: Path, *, follow_links: bool = True, cure: str = "name a YAML file"
+) -> SourceFile:
     """The file's bytes. Raises ConfigError for what is not a readable file of sensible size.
 
     A file that lies in somebody's project is read without following links: where it leads is not
-    for the project to say.
+    for the project to say. `cure` is what a person does about a folder, a pipe or a device there.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow_links else os.O_NOFOLLOW)
     try:
@@ -66,8 +80,9 @@ def read_source(path: Path, *, follow_links: bool = True) -> SourceFile:
         message = _cannot_open(path, error, is_link=not follow_links and path.is_symlink())
         raise ConfigError(message) from error
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            message = f"{path} is not a plain file; name a YAML file"
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            message = f"{path} is not a plain file, but {_kind_of(mode)}; {cure}"
             raise ConfigError(message)
         with os.fdopen(os.dup(descriptor), "rb") as file:
             content = file.read(MAX_BYTES + 1)
@@ -97,16 +112,15 @@ def parse_source(source: SourceFile) -> dict[str, Plain]:
             root = loader.get_single_node()
             if root is None:
                 return {}
-            _refuse_odd_keys(source.path, root)
+            _refuse_odd_nodes(source.path, root)
             value = cast("Plain", loader.construct_document(root))  # pyright: ignore[reportUnknownMemberType]
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
         raise ConfigError(_describe_fault(source.path, text, error)) from error
     except (ValueError, OverflowError) as error:
-        message = (
-            f"{source.path} is not valid YAML: a number in it is too long; write a shorter one"
-        )
+        # Such as 0b or 08, which pass for numbers and are none.
+        message = f"{source.path} is not valid YAML: a number in it is none; write it in digits"
         raise ConfigError(message) from error
     if not isinstance(value, dict):
         message = (
@@ -148,6 +162,12 @@ def _cannot_open(path: Path, error: OSError, *, is_link: bool) -> str:
     return f"{path} cannot be read: {error.strerror}"
 
 
+def _kind_of(mode: int) -> str:
+    if stat.S_ISDIR(mode):
+        return "a folder"
+    return "a pipe" if stat.S_ISFIFO(mode) else "a device"
+
+
 def _refuse_tricks(path: Path, text: str) -> None:
     """No aliases (they can grow without bound), no tags (they name types), no deep nesting."""
     depth = 0
@@ -167,10 +187,12 @@ def _refuse_tricks(path: Path, text: str) -> None:
             raise ConfigError(message)
 
 
-def _refuse_odd_keys(path: Path, root: yaml.Node) -> None:
+def _refuse_odd_nodes(path: Path, root: yaml.Node) -> None:
     for node in _nodes(root):
         if node.tag not in PLAIN_TAGS:
             node.tag = TEXT_TAG  # a model may be called 2026-01-31 and is no date for that
+        if node.tag in NUMBER_TAGS:
+            _judge_number(path, node)
         if not isinstance(node, yaml.MappingNode):
             continue
         seen: set[str] = set()
@@ -183,6 +205,19 @@ def _refuse_odd_keys(path: Path, root: yaml.Node) -> None:
                 message = f"{_place(path, key)}: key {name!r} is given twice; keep one"
                 raise ConfigError(message)
             seen.add(name)
+
+
+def _judge_number(path: Path, node: yaml.Node) -> None:
+    """Before it is built: that takes a time that grows with the square of its length."""
+    written = str(node.value)
+    if ":" in written:
+        node.tag = TEXT_TAG  # to old YAML 1:30 is 90; a person means a time or a port
+    elif len(written) > MAX_NUMBER:
+        message = (
+            f"{_place(path, node)}: a number of {len(written):,} characters; no setting takes "
+            f"more than {MAX_NUMBER}: write a shorter one, or put it in quotes if it is text"
+        )
+        raise ConfigError(message)
 
 
 def _nodes(node: yaml.Node) -> Iterator[yaml.Node]:

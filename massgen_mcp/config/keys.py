@@ -119,9 +119,10 @@ def describe_exposure(home: Home) -> str:
     """What is told of a file of keys that is not for its owner alone; empty if it is."""
     path = key_file(home)
     try:
-        is_open = bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
+        mode = path.stat().st_mode
     except OSError:
         return ""
+    is_open = stat.S_ISREG(mode) and bool(mode & 0o077)
     return f"others can read the keys in {path}; run: chmod 600 {path}" if is_open else ""
 
 
@@ -130,14 +131,21 @@ def read_stored(home: Home) -> dict[str, str]:
     path = key_file(home)
     if not is_there(path):
         return {}
-    source = read_source(path)
+    values = dotenv_values(stream=StringIO(_read_key_file(path)), interpolate=False)
+    return {name: value for name, value in values.items() if value}
+
+
+def _read_key_file(path: Path) -> str:
+    cure = (
+        "keys are kept there, one line NAME=KEY each: move it away, "
+        "then have `massgen-mcp config init` write that file"
+    )
+    source = read_source(path, cure=cure)
     try:
-        text = source.content.decode()
+        return source.content.decode()
     except UnicodeDecodeError as error:
         message = f"{path} is not UTF-8 text; write it anew with `massgen-mcp config init`"
         raise ConfigError(message) from error
-    values = dotenv_values(stream=StringIO(text), interpolate=False)
-    return {name: value for name, value in values.items() if value}
 
 
 def check_key(key: str) -> None:
@@ -151,7 +159,7 @@ def store_key(home: Home, variable: str, key: str) -> None:
     """Put the key into `.env` of the home, mode 0600; its other lines stay as they are."""
     check_key(key)
     path = key_file(home)
-    lines = read_source(path).content.decode().split("\n") if path.exists() else []
+    lines = _read_key_file(path).split("\n") if is_there(path) else []
     while lines and not lines[-1]:
         lines.pop()
     kept = [line for line in lines if _variable_of(line) != variable]

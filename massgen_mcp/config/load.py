@@ -17,7 +17,7 @@ from massgen_mcp.config.document import (
 from massgen_mcp.config.keys import describe_exposure, key_file, read_variables
 from massgen_mcp.config.narrowing import Ground, LimitValues
 from massgen_mcp.config.problems import Problem, explain_key, refusal, validate
-from massgen_mcp.config.resolve import Layer, merge_limits, resolve, resolve_team
+from massgen_mcp.config.resolve import Layer, expanded, merge_limits, resolve, resolve_team
 from massgen_mcp.config.schema import AgentSection, Document, LimitsSection
 from massgen_mcp.config.teams import (
     FORMS,
@@ -67,7 +67,7 @@ class Sources:
 def load_settings(sources: Sources) -> Settings:
     """The team and how it works. Raises ConfigError that names every problem at once.
 
-    Without a team, what this machine has is found; the first warning says what was taken.
+    Without a team, what this machine has is found; `found` says what was taken.
     """
     variables = read_variables(sources.home, sources.environ)
     problems: list[Problem] = []
@@ -79,7 +79,7 @@ def load_settings(sources: Sources) -> Settings:
     if isinstance(found, NoTeam):
         raise ConfigError(_no_team(sources, found))
     settings = _settle([*layers, layer_of_found(found)], problems, variables)
-    return _warned(settings, [describe_found(found), *exposed])
+    return _warned(replace(settings, found=describe_found(found)), exposed)
 
 
 def load_members(sources: Sources, variables: Mapping[str, str]) -> tuple[AgentSpec, ...]:
@@ -145,9 +145,7 @@ def load_ground(sources: Sources) -> Ground:
     if problems:
         raise refusal(problems)
     roots = [
-        layer.folder / Path(root).expanduser()
-        for layer in layers
-        for root in layer.document.context_roots
+        layer.folder / expanded(root) for layer in layers for root in layer.document.context_roots
     ]
     return Ground(
         directory=sources.directory, roots=tuple(roots), home=sources.home, person=Path.home()
@@ -202,7 +200,7 @@ def _take_project(
     layers = _validated(raw, str(source.path), source.path.parent, problems)
     for layer in layers:
         problems += find_raised_limits(layer.document, merge_limits(user), source)
-    return layers
+    return [replace(layer, untrusted=str(source.path)) for layer in layers]
 
 
 def _validated(
@@ -246,8 +244,8 @@ def _team_file(sources: Sources, name: str, problems: list[Problem]) -> list[Lay
             'name a team as "@name" or models as "provider/model"'
         )
         raise ConfigError(message)
-    path = sources.directory / Path(name).expanduser()
-    if not path.exists():
+    path = sources.directory / expanded(name)
+    if not is_there(path):
         message = (
             f"there is no team file at {path.absolute()}; name a file that is there or a @team"
         )
@@ -261,7 +259,10 @@ def _with_configured_team(layers: list[Layer], problems: list[Problem]) -> list[
     chosen = next((layer for layer in reversed(layers) if layer.names_team), None)
     if chosen is None or chosen.document.team is None:
         return layers
-    team = _configured_team(chosen, chosen.document.team, problems)
+    team = [
+        replace(layer, untrusted=chosen.untrusted)
+        for layer in _configured_team(chosen, chosen.document.team, problems)
+    ]
     others = [
         replace(layer, document=layer.document.model_copy(update={"agents": None}))
         for layer in layers

@@ -8,13 +8,9 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from massgen_mcp.config.problems import Problem, refusal_of_arguments, validate
-from massgen_mcp.config.resolve import (
-    UNBOUNDED,
-    describe_unpriced,
-    fit_wrap_up,
-    is_unbounded,
-)
+from massgen_mcp.config.resolve import fit_wrap_up
 from massgen_mcp.config.schema import Document
+from massgen_mcp.config.spending import UNBOUNDED, describe_unpriced, is_unbounded
 from massgen_mcp.config.trust import is_higher, limit_of, shown
 from massgen_mcp.errors import UsageError
 from massgen_mcp.interfaces import Home, Settings

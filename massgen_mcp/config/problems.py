@@ -1,8 +1,9 @@
 """What is wrong with a configuration, all of it at once, each thing with its place and its cure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher, get_close_matches
+from itertools import islice
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -39,6 +40,12 @@ _SCRIPT_WORDS = (
     "name a team file with `agents: [{name: ada, provider: scripted, model: script.yaml}]`"
 )
 
+MOST_LISTED = 50
+_MOST_NAMED = 10
+_MOST_SHOWN = 200
+_LONGEST_KEY = 60
+"""Characters; what is longer is like no key there is, and looking for one would take long."""
+
 _UNSEEN = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
@@ -51,25 +58,35 @@ class Problem:
     words: str
 
     def __str__(self) -> str:
-        where = f"{self.file}: {self.place}" if self.place else self.file
+        where = f"{self.file}: {self.place[:_MOST_SHOWN]}" if self.place else self.file
         # Keys and paths are quoted as they stand, and a terminal may be reading.
         return f"{where}: {self.words}".translate(_UNSEEN)
 
 
 def refusal(problems: Sequence[Problem]) -> ConfigError:
     """One error that holds all problems."""
-    if len(problems) == 1:
-        return ConfigError(str(problems[0]))
-    lines = "\n".join(f"  {problem}" for problem in problems)
-    return ConfigError(f"the configuration has {len(problems)} problems:\n{lines}")
+    return ConfigError(_list(problems, "the configuration has"))
 
 
 def refusal_of_arguments(problems: Sequence[Problem]) -> UsageError:
     """One error that holds all that is wrong with what a host asks for."""
+    return UsageError(_list(problems, "the arguments have"))
+
+
+def _list(problems: Sequence[Problem], start: str) -> str:
     if len(problems) == 1:
-        return UsageError(str(problems[0]))
-    lines = "\n".join(f"  {problem}" for problem in problems)
-    return UsageError(f"the arguments have {len(problems)} problems:\n{lines}")
+        return str(problems[0])
+    lines = [f"  {problem}" for problem in problems[:MOST_LISTED]]
+    if len(problems) > MOST_LISTED:
+        lines.append(f"  and {len(problems) - MOST_LISTED:,} more; mend these first")
+    return "\n".join([f"{start} {len(problems):,} problems:", *lines])
+
+
+def shortened(names: Iterable[str]) -> str:
+    """The first of the names, each once, and how many more there are."""
+    distinct = list(dict.fromkeys(names))
+    rest = len(distinct) - _MOST_NAMED
+    return ", ".join(distinct[:_MOST_NAMED]) + (f" and {rest:,} more" if rest > 0 else "")
 
 
 def validate(raw: Mapping[str, Plain], file: str) -> Document | list[Problem]:
@@ -81,8 +98,15 @@ def validate(raw: Mapping[str, Plain], file: str) -> Document | list[Problem]:
         document = Document.model_validate(raw)
     except ValidationError as error:
         told = {problem.place for problem in early}
-        found = (_from_details(details, file) for details in error.errors(include_url=False))
-        return [*early, *(problem for problem in found if problem.place not in told)]
+        found = (
+            (place, details)
+            for details in error.errors(include_url=False)
+            if (place := place_of(details["loc"])) not in told
+        )
+        listed = [_from_details(details, file) for _, details in islice(found, MOST_LISTED)]
+        # These are counted only: to find the right words for each of them takes long.
+        rest = [Problem(file=file, place=place, words="is not valid") for place, _ in found]
+        return [*early, *listed, *rest]
     return early or document
 
 
@@ -108,6 +132,14 @@ def _from_details(details: ErrorDetails, file: str) -> Problem:
     if details["type"] in ("model_type", "model_attributes_type"):
         return Problem(file=file, place=place, words="must be a mapping of `key: value`")
     words = details["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    if details["type"] == "float_type" and place.endswith("_seconds"):
+        words = "should be a number of seconds, such as 90"
+    if details["type"] == "too_long":
+        lengths = details.get("ctx", {})
+        most, given = lengths["max_length"], lengths["actual_length"]
+        words = f"should have at most {most:,} entries, not {given:,}"
+    if details["type"] == "int_parsing_size":
+        words = "is out of range; write a smaller number"
     if details["type"] == "literal_error":
         words = f"is {str(details['input'])[:60]!r}, and {words}"
     return Problem(file=file, place=place, words=words[:1].lower() + words[1:])
@@ -126,6 +158,9 @@ def explain_key(key: str, section: str) -> str:
     if key in LATER_KEYS:
         return f"{key!r} is not in this version; take it out"
     here = _keys(section) if section in SECTIONS else []
+    if len(key) > _LONGEST_KEY:
+        shown = f"{key[:_LONGEST_KEY]!r}..."
+        return f"unknown key {shown} (valid here: {', '.join(here)})"
     words = f"unknown key {key!r}"
     place, belonging = _nearest_elsewhere(key, section)
     near = get_close_matches(key, here, n=1)

@@ -2,20 +2,27 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
 from massgen_mcp.config.addresses import Address, find_address
-from massgen_mcp.config.likely_names import near_model, unlikely_options
-from massgen_mcp.config.problems import Problem
+from massgen_mcp.config.document import is_plain_file
+from massgen_mcp.config.likely_names import unlikely_options
+from massgen_mcp.config.problems import MOST_LISTED, Problem, shortened
 from massgen_mcp.config.schema import (
     VARIABLE,
     AgentSection,
     CoordinationSection,
     Document,
     LimitsSection,
+)
+from massgen_mcp.config.spending import (
+    describe_lifted,
+    describe_unbounded,
+    describe_unpriced,
+    is_counted,
+    is_unbounded,
 )
 from massgen_mcp.config.teams import default_names
 from massgen_mcp.errors import ConfigError
@@ -34,11 +41,15 @@ from massgen_mcp.providers.scripted import open_script
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """One validated file; `folder` is where its relative paths start."""
+    """One validated file; `folder` is where its relative paths start.
+
+    `untrusted` is the path of the file that nobody trusts and that this is, or that chose it.
+    """
 
     file: str
     folder: Path
     document: Document
+    untrusted: str = ""
 
     @property
     def names_team(self) -> bool:
@@ -73,6 +84,7 @@ def resolve(layers: Sequence[Layer], variables: Mapping[str, str]) -> Settings |
         *_find_in_team(team, specs),
         *_find_in_coordination(layers, coordination, specs),
         *_find_in_limits(layers, limits, unpriced),
+        *(_find_lifted(layers, team, unpriced) if is_dropped and team else []),
     ]
     if problems:
         return problems
@@ -82,7 +94,7 @@ def resolve(layers: Sequence[Layer], variables: Mapping[str, str]) -> Settings |
         limits=limits,
         warnings=(
             *([describe_unbounded(unpriced)] if is_dropped and is_unbounded(limits) else []),
-            *_warnings(resolved),
+            *_first_of(list(_warnings(resolved))),
         ),
     )
 
@@ -126,46 +138,18 @@ def fit_wrap_up(limits: Limits) -> Limits:
     return replace(limits, wrap_up_seconds=limits.turn_seconds / 4)
 
 
-MOST_QUESTIONS = 5
-
-UNBOUNDED = "no limit on spending holds: "
-"""How the warning of a team without a limit begins."""
-
-
-def is_unbounded(limits: Limits) -> bool:
-    """Whether nothing but time and answers limits what a run costs."""
-    return limits.max_usd is None and limits.max_tokens is None and limits.max_calls is None
-
-
-def describe_unbounded(unpriced: Sequence[AgentSpec]) -> str:
-    """What a person is told where the usual limit in USD cannot be kept."""
-    models = dict.fromkeys(f"{spec.provider}/{spec.model}" for spec in unpriced)
-    return (
-        f"{UNBOUNDED}the price of {', '.join(models)} is not known{ask_for_near(unpriced)}; "
-        "write `price: {input: ..., output: ...}` (USD per million tokens) beside the model in a "
-        "configuration, or set limits.max_tokens or limits.max_calls"
-    )
-
-
-def describe_unpriced(unpriced: Sequence[AgentSpec]) -> str:
-    """Why a limit in USD cannot be kept."""
-    names = ", ".join(spec.name for spec in unpriced)
-    return f"cannot be kept: the price of {names} is not known{ask_for_near(unpriced)}"
-
-
-def ask_for_near(unpriced: Sequence[AgentSpec]) -> str:
-    """A question for the models that may have been meant; empty if none is like these."""
-    distinct = {(spec.provider, spec.model, spec.base_url): spec for spec in unpriced}
-    # It takes a while, and whoever asks for a run may have made up any number of names.
-    asked = islice(distinct.values(), MOST_QUESTIONS)
-    near = dict.fromkeys(name for spec in asked if (name := near_model(spec)))
-    return f" (did you mean {', '.join(near)}?)" if near else ""
-
-
 def script_path(model: str, folder: Path) -> tuple[Path, str]:
     """The file and the role that the model of a scripted agent names."""
     path, _, role = model.partition("#")
-    return (folder / Path(path).expanduser()).absolute(), role
+    return (folder / expanded(path)).absolute(), role
+
+
+def expanded(path: str) -> Path:
+    """The path with the home directory in place of `~`; that of somebody unknown stays as it is."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
 
 
 def _merge_coordination(layers: Sequence[Layer]) -> CoordinationSpec:
@@ -246,7 +230,7 @@ def _find_in_team(team: Layer | None, specs: Sequence[AgentSpec]) -> Iterator[Pr
         first.setdefault(spec.name, index)
         if spec.provider == "scripted" and "script" not in spec.options:
             path, _ = script_path(spec.model, team.folder)
-            if not path.is_file():
+            if not is_plain_file(path):
                 words = f"there is no script at {path}; a relative path starts at {team.folder}"
                 yield Problem(file=team.file, place=f"{place}.model", words=words)
                 continue
@@ -271,7 +255,7 @@ def _find_in_coordination(
     names = [spec.name for spec in specs]
     presenter = coordination.presenter
     if specs and presenter is not None and presenter not in names:
-        words = f"{presenter!r} is no agent of the team; its agents are {', '.join(names)}"
+        words = f"{presenter!r} is no agent of the team; its agents are {shortened(names)}"
         yield _problem(layers, "coordination", "presenter", words)
 
 
@@ -291,6 +275,19 @@ def _find_in_limits(
             "or write max_usd: null and use max_tokens"
         )
         yield _problem(layers, "limits", "max_usd", words)
+
+
+def _find_lifted(
+    layers: Sequence[Layer], team: Layer, unpriced: Sequence[AgentSpec]
+) -> Iterator[Problem]:
+    """The usual limit in USD, where a file that nobody trusts would undo it by naming models."""
+    # What that file says of tokens and calls is no limit: it may say a million million.
+    own = merge_limits([layer for layer in layers if not layer.untrusted])
+    if team.untrusted and not is_counted(own):
+        words = describe_lifted(unpriced, team.untrusted)
+        sayings = [layer.document.team for layer in layers if layer.file == team.untrusted]
+        place = "team" if any(sayings) else "agents"
+        yield Problem(file=team.untrusted, place=place, words=words)
 
 
 def _problem(
@@ -335,6 +332,11 @@ def _warnings(team: Team) -> Iterator[str]:
                 "write https:// if the server speaks it"
             )
     yield from _redirections(team)
+
+
+def _first_of(warnings: list[str]) -> list[str]:
+    rest = len(warnings) - MOST_LISTED
+    return [*warnings[:MOST_LISTED], f"and {rest:,} more such warnings"] if rest > 0 else warnings
 
 
 def _redirections(team: Team) -> Iterator[str]:

@@ -14,12 +14,18 @@ from pydantic import (
 )
 
 from massgen_mcp.config.addresses import parse_address
+from massgen_mcp.config.options import checked_options
+from massgen_mcp.config.teams import MOST_MEMBERS
 from massgen_mcp.coordination.events import Final, Mode
 from massgen_mcp.interfaces import ToolStyle
 from massgen_mcp.providers.catalogue import CATALOGUE, near_provider
 
-YEAR = 365 * 86400
+LONGEST = 30 * 86400
 """Seconds; what is longer makes clocks overflow, and no run needs it."""
+
+MOST_COUNTED = 10**12
+MOST_USD = 1_000_000
+FARTHEST_SEED = 2**63
 
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -39,9 +45,9 @@ def _known_provider(value: str) -> str:
     return value
 
 
-def _at_most_a_year(value: float) -> float:
-    if value > YEAR:
-        message = f"is too long: the longest time is one year, {YEAR} seconds"
+def _at_most_a_month(value: float) -> float:
+    if value > LONGEST:
+        message = f"is too long: the longest time is 30 days, {LONGEST} seconds"
         raise ValueError(message)
     return value
 
@@ -67,11 +73,14 @@ def _listed(value: object) -> object:
 
 Line = Annotated[str, Field(max_length=500), AfterValidator(_one_line)]
 Name = Annotated[str, Field(max_length=64), AfterValidator(_one_line)]
-Count = Annotated[int, Field(ge=0)]
-Positive = Annotated[int, Field(ge=1)]
-Seconds = Annotated[float, Field(ge=0), AfterValidator(_at_most_a_year)]
-Duration = Annotated[float, Field(gt=0), AfterValidator(_at_most_a_year)]
-Money = Annotated[float, Field(ge=0)]
+Few = Annotated[int, Field(ge=1, le=1000)]
+Many = Annotated[int, Field(ge=1, le=1_000_000)]
+Counted = Annotated[int, Field(ge=1, le=MOST_COUNTED)]
+Seed = Annotated[int, Field(ge=-FARTHEST_SEED, lt=FARTHEST_SEED)]
+Wait = Annotated[float, Field(ge=0), AfterValidator(_at_most_a_month)]
+Duration = Annotated[float, Field(gt=0), AfterValidator(_at_most_a_month)]
+Seconds = Annotated[float, Field(ge=1), AfterValidator(_at_most_a_month)]
+Money = Annotated[float, Field(ge=0, le=MOST_USD)]
 
 
 class Section(BaseModel):
@@ -104,12 +113,12 @@ class AgentSection(Section):
     name: Name | None = None
     base_url: Annotated[str, AfterValidator(_web_address)] | None = None
     api_key: Annotated[str, AfterValidator(_whole_variable)] | None = None
-    options: dict[str, JsonValue] = {}
+    options: Annotated[dict[str, JsonValue], BeforeValidator(checked_options)] = {}
     system: str = ""
     role: str | None = None
     tool_style: ToolStyle = "auto"
     price: PriceSection | None = None
-    tools: list[str] = []
+    tools: Annotated[list[str], Field(max_length=1000)] = []
     timeout_seconds: Duration = 120.0
 
 
@@ -123,42 +132,45 @@ class CoordinationSection(Section):
     self_votes: Literal["allow", "forbid"] = "allow"
     disclose_identities: bool = False
     show_tally: bool = False
-    first_answers_wait: Seconds = 60.0
-    straggler_seconds: Seconds = 180.0
-    excerpt_chars: Positive = 4000
+    first_answers_wait: Wait = 60.0
+    straggler_seconds: Wait = 180.0
+    excerpt_chars: Many = 4000
     check: Annotated[str, Field(min_length=1)] | None = None
     check_seconds: Duration = 300.0
     presenter: Name | None = None
-    protect: list[str] = []
+    protect: Annotated[list[str], Field(max_length=1000)] = []
     side_effects: Literal["allow", "defer"] = "allow"
-    seed: int | None = None
+    seed: Seed | None = None
 
 
 class LimitsSection(Section):
     """What ends things; null means no limit of that kind."""
 
-    answers_per_agent: Positive = 3
-    run_seconds: Duration = 1800.0
-    turn_seconds: Duration = 600.0
-    wrap_up_seconds: Seconds = 60.0
-    tool_calls_per_turn: Positive = 50
+    answers_per_agent: Few = 3
+    run_seconds: Seconds = 1800.0
+    turn_seconds: Seconds = 600.0
+    wrap_up_seconds: Wait = 60.0
+    tool_calls_per_turn: Many = 50
     max_usd: Money | None = 10.0
-    max_tokens: Count | None = None
-    max_calls: Count | None = None
-    concurrent_calls: Positive = 16
-    retry_seconds: Seconds = 300.0
+    max_tokens: Counted | None = None
+    max_calls: Counted | None = None
+    concurrent_calls: Few = 16
+    retry_seconds: Wait = 300.0
+
+
+Members = Field(min_length=1, max_length=MOST_MEMBERS)
 
 
 class Document(Section):
     """A whole configuration file."""
 
     version: Literal[1] = 1
-    team: Annotated[list[Line], BeforeValidator(_listed), Field(min_length=1)] | None = None
-    agents: Annotated[list[AgentSection], Field(min_length=1)] | None = None
+    team: Annotated[list[Line], BeforeValidator(_listed), Members] | None = None
+    agents: Annotated[list[AgentSection], Members] | None = None
     coordination: CoordinationSection = CoordinationSection()
     limits: LimitsSection = LimitsSection()
     context: JsonValue = None
-    context_roots: list[Line] = []
+    context_roots: Annotated[list[Line], Field(max_length=1000)] = []
     mcp_servers: JsonValue = None
     permissions: JsonValue = None
     sandbox: JsonValue = None

@@ -11,6 +11,8 @@ from massgen_mcp.providers.catalogue import CATALOGUE, near_provider
 
 PACKAGE = Path(__file__).parent.parent
 
+MOST_MEMBERS = 1000
+
 FORMS = 'write "@name" or "provider/model,provider/model"'
 FORMS_OF_PERSONS = 'write "@name", "provider/model,provider/model" or the name of a YAML file'
 
@@ -49,7 +51,7 @@ def find_shipped(name: str) -> Path:
     teams = shipped()
     if name not in teams:
         names = ", ".join(f"@{known}" for known in teams)
-        message = f"there is no team @{name}; the teams are {names}; see `massgen-mcp teams`"
+        message = f"there is no team @{name[:100]}; the teams are {names}; see `massgen-mcp teams`"
         raise ConfigError(message)
     return teams[name]
 
@@ -67,6 +69,9 @@ def parse_team(words: Sequence[str], *, forms: str = FORMS) -> NamedTeam | TeamF
     entries = split_team(words)
     if not entries:
         message = f"the team is empty; {forms}"
+        raise ConfigError(message)
+    if len(entries) > MOST_MEMBERS:
+        message = f"the team has {len(entries):,} members; it may have {MOST_MEMBERS:,}: name fewer"
         raise ConfigError(message)
     if len(entries) == 1:
         entry = entries[0]
@@ -89,9 +94,9 @@ def _parse_member(entry: str, forms: str) -> tuple[str, str]:
     if is_whole and provider in CATALOGUE:
         return provider, model
     if is_whole:
-        wrong = f"{entry!r}: there is no provider {provider!r} in this version"
-        wrong += near_provider(provider)
+        wrong = f"{entry[:200]!r}: there is no provider {provider[:100]!r} in this version"
+        wrong += near_provider(provider[:100])
     else:
-        wrong = f"{entry!r} is not provider/model"
+        wrong = f"{entry[:200]!r} is not provider/model"
     message = f"team member {wrong}; {forms}; providers: {', '.join(sorted(CATALOGUE))}"
     raise ConfigError(message)

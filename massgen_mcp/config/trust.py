@@ -31,6 +31,8 @@ FREE_SECTIONS = frozenset({"version", "team", "agents", "coordination", "limits"
 WIDENING_KEYS = frozenset({*Document.model_fields, *AgentSection.model_fields, "env", "headers"})
 """Every key that is refused with the trust command where it is not free; others are just unknown."""
 
+_ANEW = "delete it, then trust the files again with `massgen-mcp config trust FILE`"
+
 
 class TrustedFiles(BaseModel):
     """`trusted.json`: path to SHA-256."""
@@ -97,7 +99,10 @@ def is_higher(asked: float | None, most: float | None) -> bool:
 
 def shown(limit: float | None) -> str:
     """A limit as a person writes it."""
-    return "no limit" if limit is None else f"{limit:g}"
+    if limit is None:
+        return "no limit"
+    # As a float a great whole number may overflow, and one of a million is 1e+06.
+    return str(limit) if isinstance(limit, int) else f"{limit:.15g}"
 
 
 def _overreaching(raw: Mapping[str, Plain]) -> Iterator[tuple[str, str]]:
@@ -137,7 +142,10 @@ def _overreaching_agent(agent: Mapping[str, Plain], place: str) -> Iterator[tupl
     options = agent.get("options")
     for key in options if isinstance(options, dict) else {}:
         if key not in FREE_OPTIONS:
-            yield f"{place}.options.{key}", f"option {key!r} may not be set by an untrusted file"
+            yield (
+                f"{place}.options.{key}",
+                f"option {key[:100]!r} may not be set by an untrusted file",
+            )
 
 
 def _record(home: Home) -> Path:
@@ -153,10 +161,7 @@ def _load(home: Home) -> TrustedFiles:
     if not is_there(path):
         return TrustedFiles()
     try:
-        return TrustedFiles.model_validate_json(read_source(path).content)
+        return TrustedFiles.model_validate_json(read_source(path, cure=_ANEW).content)
     except ValidationError as error:
-        message = (
-            f"{path} does not hold a list of trusted files; delete it, "
-            "then trust the files again with `massgen-mcp config trust FILE`"
-        )
+        message = f"{path} does not hold a list of trusted files; {_ANEW}"
         raise ConfigError(message) from error

@@ -161,7 +161,8 @@ class Starting:
         # Not the settings of this call: the run may be that of an earlier one.
         spec = read_spec(DiskStore(self._home), started.run_id)
         members = sorted(seat_members(spec), key=lambda member: member.position)
-        warnings = list(started.warnings)
+        found = [settings.found] if settings.found else []
+        warnings = [*found, *started.warnings]
         if not started.estimate:
             is_same = spec.settings == settings and _earlier_of(spec) == earlier
             warnings = [_describe_found(started.run_id, is_same=is_same), *warnings]

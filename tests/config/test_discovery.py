@@ -72,7 +72,7 @@ def test_one_key_is_a_team_of_three_of_its_provider(tmp_path: Path) -> None:
     assert len(settings.agents) == 3
     assert {spec.provider for spec in settings.agents} == {"anthropic"}
     assert {spec.key for spec in settings.agents} == {KeySource(variable="ANTHROPIC_API_KEY")}
-    told = settings.warnings[0]
+    told = settings.found
     assert "found by the keys in ANTHROPIC_API_KEY: anthropic/" in told
     assert "sk-the-key" not in repr(settings)
 
@@ -132,7 +132,7 @@ def test_a_server_of_this_machine_is_found_with_what_it_serves(tmp_path: Path) -
     spec = settings.agents[0]
     assert (spec.base_url, spec.key, spec.tool_style) == (server.url, None, "json_schema")
     assert settings.limits.max_usd == 10
-    assert f"found by asking lmstudio at {server.url}" in settings.warnings[0]
+    assert f"found by asking lmstudio at {server.url}" in settings.found
 
 
 def test_one_model_of_one_server_plays_all_three(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 import os
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,9 @@ BOMB = b"a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\n"
         (b"a: " + b"[" * 100_000, r"nest"),
         (b"a: [1\n", r"is not valid YAML"),
         (b"a: 1\n---\nb: 2\n", r"is not valid YAML"),
-        (b"a: " + b"9" * 5000, r"is not valid YAML"),
+        (b"a: " + b"9" * 5000, r"line 1: a number of 5,000 characters; no setting takes more"),
+        (b"a: 1\nb: [0x" + b"f" * 39 + b"]", r"line 2: a number of 41 characters"),
+        (b"a: 0." + b"1" * 900_000, r"line 1: a number of 900,002 characters"),
         (b"\xff\xfe\x00", r"is not UTF-8 text \(byte 0\)"),
         (b"- a\n- b\n", r"holds no settings"),
         (b"just words\n", r"holds no settings"),
@@ -74,11 +77,23 @@ def test_a_hostile_file_is_refused_in_words(tmp_path: Path, content: bytes, word
     assert str(tmp_path / "file.yaml") in str(caught.value)
 
 
+def test_a_time_of_day_is_text_and_so_is_any_number_to_the_base_of_sixty(tmp_path: Path) -> None:
+    endless = b"1" + b":1" * 450_000
+    began = time.monotonic()
+    read = parse(tmp_path, b"a: 1:30\nb: 190:20:30.15\nc: '1:30'\nd: " + endless + b"\ne: 130\n")
+    assert time.monotonic() - began < 10
+    assert read == {
+        "a": "1:30", "b": "190:20:30.15", "c": "1:30", "d": endless.decode(), "e": 130,
+    }  # fmt: skip
+    longest = int("9" * 40)
+    assert parse(tmp_path, f"a: {longest}\n".encode()) == {"a": longest}
+
+
 def test_only_plain_files_are_read(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    for path in (Path("/dev/zero"), pipe, tmp_path):
-        with pytest.raises(ConfigError, match="not a plain file"):
+    for path, kind in ((Path("/dev/zero"), "a device"), (pipe, "a pipe"), (tmp_path, "a folder")):
+        with pytest.raises(ConfigError, match=f"not a plain file, but {kind}; name a YAML file"):
             read_source(path)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "socket"))
@@ -104,7 +119,7 @@ def test_a_link_is_followed_for_a_person_and_not_for_a_project(tmp_path: Path) -
         (b"a: \xc3\xa4\n\nb: \x07\n", r"line 3 is not valid YAML: it holds a character that no"),
         (b"a: 1\n---\nb: 2\n", r"line 2 is not valid YAML: but found another document"),
         (b"a: '", r"line 1 is not valid YAML: found unexpected end of stream"),
-        (b"a: " + b"1" * 5000, r"file\.yaml is not valid YAML: a number in it is too long"),
+        (b"a: 0b_", r"file\.yaml is not valid YAML: a number in it is none; write it in digits"),
     ],
 )
 def test_what_is_no_yaml_is_told_with_its_file_and_line(

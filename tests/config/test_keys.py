@@ -1,9 +1,11 @@
+import os
 import stat
 from pathlib import Path
 
 import pytest
 
 from massgen_mcp.config.keys import (
+    describe_exposure,
     find_key,
     key_file,
     read_variables,
@@ -196,3 +198,33 @@ def test_a_home_that_cannot_be_written_is_told_with_its_path(tmp_path: Path) -> 
         ConfigError, match=f"{tmp_path / 'file' / 'home' / '.env'} cannot be written"
     ):
         store_key(Home(path=tmp_path / "file" / "home"), "A", "x")
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe"])
+def test_a_folder_or_a_pipe_in_the_place_of_the_keys_is_told_and_never_waited_for(
+    home: Home, tmp_path: Path, kind: str
+) -> None:
+    home.path.mkdir()
+    path = key_file(home)
+    path.mkdir() if kind == "folder" else os.mkfifo(path)
+    path.chmod(0o755)
+    assert describe_exposure(home) == ""
+    sources = Sources(home=home, directory=tmp_path, team=["openai_chat/m"], environ={})
+    for use in (
+        lambda: load_settings(sources),
+        lambda: store_key(home, "ONE_KEY", "stored"),
+        lambda: read_variables(home, {}),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            use()
+        told = str(caught.value)
+        assert told.startswith(f"{path} is not a plain file, but a {kind}; keys are kept there")
+        assert "move it away" in told
+        assert "YAML" not in told
+
+
+def test_a_key_is_not_added_to_a_file_that_is_no_text(home: Home) -> None:
+    home.path.mkdir()
+    key_file(home).write_bytes(b"A=\xff")
+    with pytest.raises(ConfigError, match="is not UTF-8 text"):
+        store_key(home, "ONE_KEY", "stored")

@@ -64,7 +64,7 @@ def test_a_limit_under_the_wrong_section_is_refused_with_its_right_place(tmp_pat
         ("sandbox: {mode: none}", "sandbox", "not in this version"),
         ("approvals: {ask: auto}", "approvals", "not in this version"),
         ("version: 2", "version", "should be 1"),
-        ("limits: {run_seconds: -1}", "limits.run_seconds", "greater than 0"),
+        ("limits: {run_seconds: -1}", "limits.run_seconds", "equal to 1"),
         ("limits: {max_usd: -0.5}", "limits.max_usd", "greater than or equal to 0"),
         ("limits: {run_seconds: .inf}", "limits.run_seconds", "finite"),
         ("limits: {answers_per_agent: 2.5}", "limits.answers_per_agent", "integer"),

@@ -9,6 +9,7 @@ from massgen_mcp.errors import ConfigError
 from massgen_mcp.interfaces import Home, KeySource, Settings
 
 AGENTS = "agents: [{provider: openai_chat, model: m}]\n"
+LIMITED = "limits: {max_calls: 9}\n"
 
 
 def load_project(tmp_path: Path, text: str, user: str = "") -> Settings:
@@ -65,7 +66,7 @@ coordination: {mode: quick, disclose_identities: true}
 limits: {run_seconds: 60}
 """,
         "agents: [{provider: openai_chat, model: mine, api_key: '${MINE}'}]\n"
-        "coordination: {check: 'true', mode: vote}\nlimits: {run_seconds: 90}\n",
+        "coordination: {check: 'true', mode: vote}\nlimits: {run_seconds: 90, max_calls: 9}\n",
     )
     (spec,) = settings.agents
     assert (spec.model, settings.coordination.mode) == ("m1", "quick")
@@ -78,7 +79,7 @@ limits: {run_seconds: 60}
 
 def test_an_untrusted_project_file_names_models_and_an_unknown_one_is_told(tmp_path: Path) -> None:
     for text in ("[openai/x, vllm/org/y]", "openai/x.yaml", "'openai/x, gemini/y'"):
-        settings = load_project(tmp_path, f"team: {text}\n", AGENTS)
+        settings = load_project(tmp_path, f"team: {text}\n", AGENTS + LIMITED)
         assert settings.agents[0].provider == "openai"
         assert settings.agents[0].base_url is None
         assert settings.agents[0].key == KeySource(variable="OPENAI_API_KEY")
@@ -129,9 +130,13 @@ def test_trust_lasts_until_the_file_is_edited(tmp_path: Path) -> None:
 
 def test_a_damaged_record_of_trust_trusts_nothing(tmp_path: Path) -> None:
     home = Home(path=tmp_path / "home")
-    load_project(tmp_path, AGENTS)
+    load_project(tmp_path, AGENTS, LIMITED)
     (home.path / "trusted.json").write_text("{", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"trusted\.json does not hold a list .* delete it"):
+        load_project(tmp_path, AGENTS)
+    (home.path / "trusted.json").unlink()
+    (home.path / "trusted.json").mkdir()
+    with pytest.raises(ConfigError, match=r"not a plain file, but a folder; delete it, then trust"):
         load_project(tmp_path, AGENTS)
 
 
