@@ -202,6 +202,11 @@ class Publisher:
                 await self._hurry.wait()
             await self.shelve(list(self._unshelved))
 
+    @property
+    def is_shelving(self) -> bool:
+        """Whether a published answer is not yet where people find it."""
+        return bool(self._unshelved)
+
     async def wait_until_shelved(self) -> None:
         """Return when every published answer is where people find it."""
         self._hurry.set()

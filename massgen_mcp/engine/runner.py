@@ -21,6 +21,7 @@ from massgen_mcp.coordination.events import (
     Outcome,
     PassedOver,
     PresentationFailed,
+    RunEnded,
     RunLimitReached,
     TurnExpired,
     TurnFailed,
@@ -146,7 +147,11 @@ class Runner:
                 wanted = plan(journal.state)
                 match wanted:
                     case Follow(events=events):
-                        await journal.append(*events)
+                        if publisher.is_shelving and isinstance(events[-1], RunEnded):
+                            # What breaks there is to be in the outcome, not to come after it.
+                            await publisher.wait_until_shelved()
+                        else:
+                            await journal.append(*events)
                         continue
                     case Finish():
                         return

@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -84,6 +85,10 @@ class Terminal:
         return self.process.wait(timeout=10)
 
 
+def _heed_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @contextmanager
 def on_a_terminal(*arguments: str) -> Generator[Terminal]:
     master, slave = pty.openpty()
@@ -95,6 +100,8 @@ def on_a_terminal(*arguments: str) -> Generator[Terminal]:
         stderr=slave,
         env={**os.environ, "TERM": "xterm-256color"},
         start_new_session=True,
+        # A shell that starts its tests in the background has them ignore Ctrl+C.
+        preexec_fn=_heed_ctrl_c,
     ) as process:
         os.close(slave)
         try:

@@ -27,6 +27,16 @@ SPEC = make_spec(
             n,
             {"when": {"phase": "present"}, "answer": "Presented."},
             {"when": {"turn": 1}, "answer": f"From {n}.", "files": [{"path": "a", "content": n}]},
+            {
+                # Refused, and the folder is no longer that of the answer.
+                "when": {"turn": 2, "tries": 0},
+                "calls": [
+                    {
+                        "name": "new_answer",
+                        "arguments": {"content": " ", "files": [{"path": "b", "content": "more"}]},
+                    }
+                ],
+            },
             {"vote": {"containing": "From a."}},
         )
         for n in "abc"
