@@ -39,6 +39,8 @@ _BY_STATUS: dict[int, type[ProviderError]] = {
     413: ContextOverflow,
     422: BadRequest,
     429: RateLimited,
+    # No such method there: it is no server of models, and waiting makes none of it.
+    501: ModelNotFound,
     503: Overloaded,
     529: Overloaded,
 }

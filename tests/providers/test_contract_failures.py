@@ -47,6 +47,7 @@ PAGE = "<!DOCTYPE html><html><head><title>Bad gateway</title></head><body>nginx<
         (402, OutOfCredit),
         (403, AuthenticationFailed),
         (404, ModelNotFound),
+        (501, ModelNotFound),
         (408, ProviderTimeout),
         (409, ProviderUnavailable),
         (418, BadRequest),
