@@ -48,8 +48,10 @@ async def test_whoever_looks_sees_that_a_dead_workers_run_is_interrupted(home: H
     app = App(home)
     run_id = app.start("What?", settings_of(ANSWERED_THEN_HANGING)).run_id
     await answered(app, run_id)
-    await kill(home, run_id)
     path = home.runs / run_id / "status.json"
+    # Three answers may be in before the first status is.
+    await until(path.exists)
+    await kill(home, run_id)
     assert json.loads(path.read_text(encoding="utf-8"))["state"] == "running"
     with anyio.fail_after(5):
         status = await App(home).wait(run_id, None)
